@@ -81,7 +81,8 @@ def continued(sequence: SingleSequence, prompt: Int32, count: int) -> Int32:
 
 
 def _best_tokens(reference: BlockwiseReference, hidden: Float32) -> Int32:
-    """[W, S] the token that the reference finds likeliest, the lowest id on ties."""
+    """[W, S] the token that the reference finds likeliest, the lowest id on ties; -1, which is no
+    token, where its logits hold a NaN."""
     rows = hidden.reshape(-1, hidden.shape[-1])
     top, best = np.full(len(rows), -np.inf, np.float32), np.zeros(len(rows), np.int32)
     for tile in reference.tiles():
@@ -90,4 +91,4 @@ def _best_tokens(reference: BlockwiseReference, hidden: Float32) -> Int32:
         highest = logits[np.arange(len(rows)), place]
         best = np.where(highest > top, (place + tile.start).astype(np.int32), best)
         top = np.maximum(top, highest)
-    return best.reshape(hidden.shape[:-1])
+    return np.where(np.isnan(top), np.int32(-1), best).reshape(hidden.shape[:-1])

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.executable.executable import Float32, Int32
+from optc.gates.finite import perplexity
 
 Float64 = npt.NDArray[np.float64]
 
@@ -97,6 +98,7 @@ class RowDivergence:
         self._leading = np.full((rows, TOP), -np.inf, np.float32)  # the engine's largest logits
         self._room = np.empty((3, 0, 0))
 
+    @np.errstate(invalid="ignore", over="ignore")  # what is no number shows in the figures
     def add(self, reference: Float32, engine: Float32, start: int) -> None:
         """Take logits of one tile, both [R, n], that begins at vocabulary entry ``start``."""
         width = reference.shape[1]
@@ -119,14 +121,17 @@ class RowDivergence:
         self._engine.add(rows, engine, reference, start, y)
         self._leading[rows] = _largest(self._leading[rows], engine)
 
+    @np.errstate(invalid="ignore", over="ignore")
     def result(self) -> RowScores:
         """Figures of the rows, once every tile was added."""
         reference, engine = self._reference, self._engine
         kl = reference.weighted / reference.total - reference.value + engine.value
+        # Without numbers on both sides nothing agrees: no token is the likeliest.
+        known = np.isfinite(reference.value) & np.isfinite(engine.value)
         return RowScores(
             kl=np.maximum(kl, 0.0),  # rounding can leave -1e-16
-            agree=reference.arg_top == engine.arg_top,
-            among_top5=reference.other_at_top >= self._leading.min(axis=1),
+            agree=known & (reference.arg_top == engine.arg_top),
+            among_top5=known & (reference.other_at_top >= self._leading.min(axis=1)),
             nll_reference=reference.value - self._target_reference,
             nll_engine=engine.value - self._target_engine,
             best=self._best(),
@@ -162,7 +167,8 @@ class RowScores:
 
     Attributes:
         kl: [R] KL(reference ‖ engine).
-        agree: [R] whether both rank the same token first (the lowest id on ties).
+        agree: [R] whether both rank the same token first (the lowest id on ties); not where logits
+            are no finite numbers.
         among_top5: [R] whether fewer than `TOP` tokens are likelier to the engine than the
             reference's first.
         nll_reference: [R] -log p(target) of the reference.
@@ -235,11 +241,14 @@ def summarize(parts: Sequence[RowScores]) -> Divergence:
         kl_max=float(kl.max()),
         top1_agreement=float(np.concatenate([part.agree for part in parts]).mean()),
         top5_agreement=float(np.concatenate([part.among_top5 for part in parts]).mean()),
-        perplexity=float(np.exp(np.concatenate([p.nll_engine for p in parts]).mean())),
-        reference_perplexity=float(np.exp(np.concatenate([p.nll_reference for p in parts]).mean())),
+        perplexity=perplexity(float(np.concatenate([p.nll_engine for p in parts]).mean())),
+        reference_perplexity=perplexity(
+            float(np.concatenate([p.nll_reference for p in parts]).mean())
+        ),
     )
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def negative_log_likelihood(logits: Float32, targets: Int32, tile: int = 8192) -> Float64:
     """[R] -log p(target) of rows of logits [R, V], in nats."""
     stream = _LogSumExp(len(targets))

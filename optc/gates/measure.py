@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from optc.executable.executable import Executable
 from optc.gates.compare import Compared, compare_windows
 from optc.gates.continuation import Continuations, compare_continuations
 from optc.gates.copy_probe import CopyProbe, copy_probe
-from optc.gates.divergence import Divergence, negative_log_likelihood
+from optc.gates.divergence import Float64, negative_log_likelihood
 from optc.gates.early_end import EarlyEnd
+from optc.gates.finite import TOO_LARGE, only_finite, perplexity_figures
 from optc.gates.speed import SpeedFigures, measure_speed
 from optc.progress import Progress, no_progress
 from optc.reference.blockwise import BlockwiseReference
@@ -143,7 +145,7 @@ def measure_gates(
     }
     if compared.ends:
         figures["seconds_quality"] = time.monotonic() - began
-        return GateReport(_judge_ended(compared, bounds), figures)
+        return GateReport(_judge_ended(compared, bounds), only_finite(figures))
     continued = compare_continuations(reference, executable, windows.ids)
     copies = copy_probe(reference, executable, windows.ids)
     reference.let_go()
@@ -165,7 +167,8 @@ def measure_gates(
         )
         figures |= dataclasses.asdict(speeds)
         figures["seconds_speed"] = time.monotonic() - measured
-    return GateReport(_judge(compared.divergence, continued, copies, speeds, bounds), figures)
+    gates = _judge(compared, continued, copies, speeds, bounds)
+    return GateReport(gates, only_finite(figures))
 
 
 def compare(
@@ -175,7 +178,7 @@ def compare(
     *,
     threads: int,
     progress: Progress = no_progress,
-) -> Divergence:
+) -> Compared:
     """KL, agreement and perplexities of the engine against the float32 reference.
 
     Raises:
@@ -183,7 +186,7 @@ def compare(
     """
     reference = BlockwiseReference(reference_model, threads)
     try:
-        return compare_windows(reference, executable, windows, progress=progress).divergence
+        return compare_windows(reference, executable, windows, progress=progress)
     finally:
         reference.close()
 
@@ -197,7 +200,8 @@ def evaluate(
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """The figures of ``optc eval``: tokens and perplexity; with a reference (dense form) also
-    kl_mean, kl_p99, kl_max, top1_agreement, top5_agreement and the reference's perplexity.
+    kl_mean, kl_p99, kl_max, top1_agreement, top5_agreement and the reference's perplexity. Figures
+    that are no finite numbers are None, and ``not_measured`` says why.
 
     Raises: as `measure_gates`.
     """
@@ -205,15 +209,19 @@ def evaluate(
     if reference_model is not None:
         count = usable_threads() if threads is None else threads
         found = compare(reference_model, executable, windows, threads=count, progress=progress)
-        return {**dataclasses.asdict(found), **stated}
+        missing = {"not_measured": found.worst.broken} if found.worst.broken else {}
+        figures: dict[str, Any] = only_finite(dataclasses.asdict(found.divergence))
+        return {**figures, **missing, **stated}
     sequence = SingleSequence(executable, windows.ids.shape[1] - 1)
-    total = 0.0
+    losses: list[Float64] = []
     for index, ids in enumerate(windows.ids):
-        for start, logits in window_logits(sequence, ids[:-1]):
-            targets = ids[1:][start : start + len(logits)]
-            total += float(negative_log_likelihood(logits, targets).sum())
+        rows = [
+            negative_log_likelihood(logits, ids[1:][start : start + len(logits)])
+            for start, logits in window_logits(sequence, ids[:-1])
+        ]
+        losses.append(np.concatenate(rows))
         progress("perplexity", index + 1, len(windows.ids))
-    return {"tokens": windows.tokens, "perplexity": math.exp(total / windows.tokens), **stated}
+    return {"tokens": windows.tokens, **perplexity_figures(losses), **stated}
 
 
 def _judge_ended(compared: Compared, bounds: Mapping[str, float | None]) -> tuple[GateResult, ...]:
@@ -225,17 +233,18 @@ def _judge_ended(compared: Compared, bounds: Mapping[str, float | None]) -> tupl
     for name in (*QUALITY_GATES, *SPEED_GATES):
         known = name in DIVERGENCE_GATES
         value = float(getattr(compared.divergence, name)) if known else None
-        results.append(_ended(name, value, bounds.get(name), ends.get(name), first))
+        judged = judge(name, value, bounds.get(name), broken=compared.worst.broken)
+        results.append(_ended(judged, ends.get(name), first))
     return tuple(results)
 
 
-def _ended(
-    name: str, value: float | None, bound: float | None, end: EarlyEnd | None, first: EarlyEnd
-) -> GateResult:
+def _ended(judged: GateResult, end: EarlyEnd | None, first: EarlyEnd) -> GateResult:
+    name, value, bound = judged.name, judged.value, judged.bound
     if end is not None:
-        result = judge(name, value, bound)
-        reason = f"{value:.6g}, {end}" if result.passed else f"{result.reason}, {end}"
-        return dataclasses.replace(result, passed=False, reason=reason, windows=end.windows)
+        reason = f"{value:.6g}, {end}" if judged.passed else f"{judged.reason}, {end}"
+        return dataclasses.replace(judged, passed=False, reason=reason, windows=end.windows)
+    if judged.passed is False and value is None:  # other windows cannot mend it
+        return dataclasses.replace(judged, windows=first.windows)
     reason = f"{first.gate} ended the gates after {first.windows} of {first.of} windows"
     if value is None or bound is None:
         result = judge(name, value, bound, absent=reason)
@@ -244,19 +253,21 @@ def _ended(
 
 
 def _judge(
-    divergence: Divergence,
+    compared: Compared,
     continued: Continuations,
     copies: CopyProbe | None,
     speeds: SpeedFigures | None,
     bounds: Mapping[str, float | None],
 ) -> tuple[GateResult, ...]:
-    values = {name: float(getattr(divergence, name)) for name in DIVERGENCE_GATES}
+    values: dict[str, float | None] = {
+        name: float(getattr(compared.divergence, name)) for name in DIVERGENCE_GATES
+    }
     values["common_continuation"] = continued.mean
-    added = None if copies is None else copies.added
-    results = [judge(name, value, bounds.get(name)) for name, value in values.items()]
-    results.append(
-        judge("copy_nll_added", added, bounds.get("copy_nll_added"), "the text is too short")
-    )
+    values["copy_nll_added"] = None if copies is None else copies.added
+    results = [
+        judge(name, value, bounds.get(name), "the text is too short", compared.worst.broken)
+        for name, value in values.items()
+    ]
     results += [_judge_speed(name, speeds, bounds.get(name)) for name in SPEED_GATES]
     return tuple(results)
 
@@ -275,10 +286,16 @@ def _judge_speed(name: str, speeds: SpeedFigures | None, bound: float | None) ->
     return dataclasses.replace(result, passed=None, reason=reason)
 
 
-def judge(name: str, value: float | None, bound: float | None, absent: str = "") -> GateResult:
-    """The verdict on one gate; ``absent`` says why there is no value."""
+def judge(
+    name: str, value: float | None, bound: float | None, absent: str = "", broken: str = ""
+) -> GateResult:
+    """The verdict on one gate; ``absent`` says why there is no value, ``broken`` why it is no
+    finite number: over such a one no bound holds."""
     if value is None:
         return GateResult(name, None, bound, None, "none", absent)
+    if not math.isfinite(value):
+        reason = broken or TOO_LARGE.format(value)
+        return GateResult(name, None, bound, None if bound is None else False, "engine", reason)
     if bound is None:
         return GateResult(name, value, None, None, "engine")
     upper = name in UPPER_BOUNDED

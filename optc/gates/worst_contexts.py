@@ -12,6 +12,7 @@ import numpy as np
 
 from optc.executable.executable import Int32
 from optc.gates.divergence import RowScores
+from optc.gates.finite import NOT_FINITE
 
 #: How many contexts a report lists, and how much of the text before each.
 MOST = 8
@@ -81,6 +82,18 @@ class WorstContexts:
         null without a tokenizer, and figures that are not finite are, too.
         """
         return [entry for _, entry in self._kept]
+
+    @property
+    def broken(self) -> str:
+        """Whose logits are no finite numbers, and where first; empty if all are."""
+        if not self._kept or self._kept[0][1]["kl"] is not None:
+            return ""
+        worst = self._kept[0][1]
+        where = f"position {worst['position']} of window {worst['window']}"
+        for whose in ("reference", "engine"):
+            if worst[whose][f"{whose}_probability"] is None:
+                return f"{NOT_FINITE.format(whose)} at {where}"
+        return f"the divergence is infinite at {where}"
 
     def _entry(
         self, window: int, ids: Int32, row: int, scores: RowScores, index: int

@@ -14,7 +14,7 @@ from optc.runtime.adapters.loading import load_adapter
 from optc.runtime.engine_info import EngineInfo
 from optc.runtime.handle import Handle
 from optc.runtime.kv.kv_plan import KVPlan
-from optc.runtime.loop.awaiting import submitted
+from optc.runtime.loop.awaiting import Submitters
 from optc.runtime.loop.core_factory import CoreFactory, OpenExecutable
 from optc.runtime.loop.worker import Worker
 from optc.runtime.metrics.engine_metrics import EngineMetrics
@@ -31,7 +31,9 @@ from optc.runtime.text.tokenizer import Message, Tokenizer
 
 
 class Engine:
-    """A loaded language model. Thread-safe; use it as a context manager or `close` it.
+    """A loaded language model. Thread-safe; use it as a context manager or `close` it. Signal
+    handlers and finalizers may use it as well. One that nobody holds any more closes once the last
+    request of `submit` has ended.
 
     Args:
         open_executable: Loads the engine; called on the engine's own thread.
@@ -79,6 +81,7 @@ class Engine:
             self._worker.cancel,
             self.defaults,
         )
+        self._submitters = Submitters()
         # Ends the thread when the engine is dropped and when the interpreter exits.
         self._finalizer = weakref.finalize(self, self._worker.close)
 
@@ -180,8 +183,31 @@ class Engine:
         """
         self._worker.check()
         submission = self._intake.submission(as_request(prompt, params, terms))
+        submission.handle.keep(self)
         self._worker.submit([submission])
         return submission.handle
+
+    async def asubmit(
+        self,
+        prompt: Prompt | GenerationRequest,
+        params: SamplingParams | None = None,
+        **terms: Any,
+    ) -> Handle:
+        """`submit` for coroutines: the prompt is encoded and a grammar compiled on threads of the
+        engine's own, so that the event loop goes on. A service knows that a request is valid
+        before it begins to answer. Where its task is cancelled meanwhile, so is the request.
+
+        Args:
+            prompt, params, **terms: As of `submit`.
+
+        Raises:
+            RequestError, EngineError, UnavailableError: As of `submit`.
+        """
+        request = as_request(prompt, params, terms)
+        given: object = request.params
+        compiles = isinstance(given, SamplingParams) and given.structure is not None
+        submit = partial(self.submit, request)
+        return await self._submitters.submitted(submit, compiles=compiles)
 
     async def stream(
         self,
@@ -191,9 +217,9 @@ class Engine:
     ) -> AsyncIterator[Delta]:
         """Deltas of one request as they come, for ``async for`` in any event loop.
 
-        The prompt is encoded on a thread of the loop's executor, so that the loop goes on. Leaving
-        the iteration, by an error or because its task is cancelled too, cancels the request. A
-        reader who is slow holds nobody up (`Handle`).
+        The prompt is encoded as by `asubmit`, so that the loop goes on. Leaving the iteration, by
+        an error or because its task is cancelled too, cancels the request. A reader who is slow
+        holds nobody up (`Handle`).
 
         Args:
             prompt, params, **terms: As of `submit`.
@@ -202,8 +228,7 @@ class Engine:
             RequestError, EngineError, UnavailableError: As of `submit`, at the first delta; and
                 EngineError where the engine fails.
         """
-        submit = partial(self.submit, prompt, params, **terms)
-        handle = await submitted(submit)
+        handle = await self.asubmit(prompt, params, **terms)
         try:
             async for delta in handle:
                 yield delta

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from optc.errors import EngineError
+from optc.runtime.loop.latch import Latch
 from optc.runtime.loop.own_process import OwnProcess
 from optc.runtime.outputs import Completion, Delta, RequestOutput
 
@@ -23,7 +23,7 @@ class Handle:
     delta for each token and completion.
 
     The engine's thread calls the methods ``push``, ``finish`` and ``fail``; all others are for
-    the caller, from any thread.
+    the caller, from any thread, and from signal handlers and finalizers too.
 
     Args:
         prompt_token_ids: The prompt as the model sees it.
@@ -41,14 +41,14 @@ class Handle:
         self._deltas: SimpleQueue[Delta | None] = SimpleQueue()
         self._completions: list[Completion] = []
         self._failure: tuple[str, BaseException] | None = None
-        self._done = threading.Event()
-        self._wakers: tuple[Waker, ...] = ()
-        self._lock = threading.Lock()  # of the wakers
+        self._done = Latch()
+        self._wakers: dict[int, Waker] = {}  # by their id: a lock could not be entered again
+        self._engine: object = None
 
     @property
     def done(self) -> bool:
         """The request has ended, in whatever way."""
-        return self._done.is_set()
+        return self._done.is_set
 
     def cancel(self) -> None:
         """End the request soon; what it has so far is its result. No effect when it has ended."""
@@ -110,6 +110,12 @@ class Handle:
         state = "done" if self.done else "running"
         return f"<optc.Handle of {len(self.prompt_token_ids)} prompt tokens, {state}>"
 
+    def keep(self, engine: object) -> None:
+        """Keep the engine until the request has ended: its owner may drop it before."""
+        self._engine = engine
+        if self.done:  # meanwhile
+            self._engine = None
+
     def push(self, delta: Delta) -> None:
         """Add what a step gave."""
         self._deltas.put(delta)
@@ -130,6 +136,7 @@ class Handle:
     def _end(self) -> None:
         self._done.set()
         self._end_deltas()
+        self._engine = None  # last: without its last name it closes
 
     def _end_deltas(self) -> None:
         self._deltas.put(None)
@@ -171,15 +178,13 @@ class Handle:
         from optc.runtime.loop.waking import Waker
 
         waker = Waker(get_running_loop())
-        with self._lock:
-            self._wakers += (waker,)
+        self._wakers[id(waker)] = waker
         return waker
 
     def _drop(self, waker: Waker) -> None:
-        with self._lock:
-            self._wakers = tuple(other for other in self._wakers if other is not waker)
+        self._wakers.pop(id(waker), None)
 
     def _notify(self) -> None:
-        for waker in self._wakers:
+        for waker in self._wakers.copy().values():
             if not waker.notify():
                 self._drop(waker)

@@ -125,7 +125,8 @@ def _balance(
         raise ValueError(f"{node.name}: an attention of nothing")
     heads, kv_heads = (node.attributes[n].as_int() for n in ("num_heads", "kv_num_heads"))
     (mean, k_square), (_, q_square) = moments.of(k), moments.of(q)
-    share = float(np.square(mean).sum() / k_square.sum())
+    squares = float(k_square.sum())  # zero where all keys are
+    share = float(np.square(mean).sum()) / squares if squares else 0.0
     matters = _mean_matters(node)
     stays = turned or bool(matters)
     operands = scalable(node)

@@ -60,6 +60,30 @@ def test_equals_the_formulas(seed: int, scale: float, noise: float, tile: int) -
     )
 
 
+@pytest.mark.parametrize("tile", [1, 3, 8])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.parametrize("at", [0, 3, 7])
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("sides", [(True, False), (False, True), (True, True)])
+def test_nothing_agrees_where_logits_are_no_numbers(
+    tile: int, wrong: float, at: int, whole: bool, sides: tuple[bool, bool]
+) -> None:
+    z = np.arange(16, dtype=np.float32).reshape(2, 8)[:, ::-1].copy()
+    y = z.copy()
+    for side, logits in zip(sides, (z, y), strict=True):
+        if side:
+            logits[1, slice(None) if whole else at] = wrong
+    found = streamed(z, y, np.array([2, 2], np.int32), tile)
+    assert found.agree.tolist() == found.among_top5.tolist() == [True, False]
+    assert np.isfinite(found.kl).tolist() == [True, False]
+
+
+def test_a_perplexity_that_no_float_holds_is_infinite() -> None:
+    z = np.array([[3e4, 0.0]], np.float32)
+    figures = summarize([streamed(z, z, np.array([1], np.int32), 2)])
+    assert figures.perplexity == figures.reference_perplexity == np.inf
+
+
 def test_ties_go_to_the_lowest_id() -> None:
     z = np.array([[1.0, 3.0, 3.0, 0.0]], np.float32)
     y = np.array([[1.0, 3.0, 0.0, 3.0]], np.float32)

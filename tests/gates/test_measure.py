@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -117,6 +118,67 @@ def test_a_disturbed_engine_fails_with_the_oracle_figures(
     assert "is above the bound 1e-06" in found["kl_mean"].reason
     assert found["prefill_speedup"].measured_on == "none"
     assert found["prefill_speedup"].reason == "speed was not measured"
+
+
+ALL_BOUNDED = {
+    **dict.fromkeys(measure.QUALITY_GATES, 1000000000.0),
+    "top1_agreement": 0.0,
+    "top5_agreement": 0.0,
+    "common_continuation": 0.0,
+}
+
+
+def spoiled(logits: np.ndarray, wrong: float) -> np.ndarray:
+    changed = logits.copy()
+    changed[-1, 2] = wrong
+    return changed
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_gate_over_what_is_no_number_fails_and_says_where(
+    windows: EvalWindows, wrong: float
+) -> None:
+    model = dense_model(2)
+    engine = RecomputingEngine(model, disturb=lambda logits: spoiled(logits, wrong))
+    report = measured(model, engine, windows, ALL_BOUNDED, speed=False)
+    found = {gate.name: gate for gate in report.gates}
+    for name in ("kl_mean", "kl_p99", "kl_max", "perplexity", "perplexity_ratio"):
+        assert (found[name].passed, found[name].value) == (False, None), name
+        assert "the engine's logits are no finite numbers at position" in found[name].reason
+    assert report.figures["worst_contexts"][0]["kl"] is None
+    json.dumps([report.figures, [dataclasses.asdict(g) for g in report.gates]], allow_nan=False)
+
+
+def test_a_reference_of_no_numbers_fails_the_gates(windows: EvalWindows) -> None:
+    model = dense_model(2)
+    for name, value in model.graph.initializers.items():
+        if value.const_value is not None and value.const_value.dtype == ir.DataType.FLOAT:
+            broken = value.const_value.numpy().copy()
+            broken[...] = np.nan
+            model.graph.initializers[name].const_value = ir.tensor(broken)
+    report = measured(model, RecomputingEngine(model), windows, ALL_BOUNDED, speed=False)
+    found = {gate.name: gate for gate in report.gates}
+    assert "the reference's logits are no finite numbers" in found["kl_mean"].reason
+    assert not any(g.passed for g in report.gates if g.name in ("kl_mean", "perplexity_ratio"))
+    agreement = found["top1_agreement"].value
+    assert agreement == 0, "token 0 of nothing is no agreement"
+    assert not found["common_continuation"].value
+
+
+@pytest.mark.parametrize(
+    ("factor", "reason"), [(np.nan, "the engine's logits"), (1e6, "inf is no")]
+)
+@pytest.mark.parametrize("referenced", [False, True])
+def test_scores_of_what_is_no_number_are_none(
+    windows: EvalWindows, factor: float, reason: str, referenced: bool
+) -> None:
+    model = dense_model(2)
+    engine = RecomputingEngine(model, disturb=lambda logits: np.float32(factor) * logits)
+    found = evaluate(engine, windows, reference_model=model if referenced else None, threads=1)
+    assert found["perplexity"] is None
+    json.dumps(found, allow_nan=False)
+    if not referenced or np.isnan(factor):
+        assert found["not_measured"].startswith(reason)
 
 
 def test_a_hopeless_engine_ends_early_and_the_rest_is_not_run(

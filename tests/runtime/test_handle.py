@@ -6,7 +6,8 @@ import asyncio
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,10 +16,14 @@ from optc.errors import EngineError, OptcError, RequestError
 from optc.executable.executable import Float32, StepBatch
 from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
-from optc.runtime.loop.awaiting import submitted
+from optc.runtime.loop.awaiting import Submitters
 from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, Delta
 from optc.runtime.params import SamplingParams
+from optc.runtime.structured.compiler import GrammarCompiler
+from optc.runtime.structured.structure import Structure
+from optc.runtime.text.tokenizer import Tokenizer
+from tests.runtime.support.texts import byte_level
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
 
 GREEDY = SamplingParams(temperature=0, max_tokens=6)
@@ -255,6 +260,7 @@ def test_a_task_that_is_cancelled_while_its_prompt_is_encoded(
         go.set()
 
     run(use())
+    engine._submitters._pool(False).shutdown()  # the loop does not wait for these threads
     assert submitted == cancelled
     assert submitted[0].result(HANG_S).finish_reason in ("cancelled", "length")
 
@@ -271,18 +277,65 @@ def test_an_invalid_request_whose_task_is_gone_disturbs_nobody() -> None:
             assert go.wait(HANG_S)
             raise RequestError("no prompt")
 
-        task = asyncio.ensure_future(submitted(refuse))
+        submitters = Submitters()
+        task = asyncio.ensure_future(submitters.submitted(refuse, compiles=False))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         go.set()
-        await loop.shutdown_default_executor()
+        submitters._pool(False).shutdown()
         await asyncio.sleep(0)
 
     run(use())
     gc.collect()
     assert complaints == []
+
+
+@pytest.mark.parametrize("slow", ["compiling", "the loop's executor"])
+def test_what_is_slow_holds_no_other_stream_up(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, compile_one = threading.Event(), GrammarCompiler._compile
+
+    def slowly(self: GrammarCompiler, structure: Structure) -> object:
+        assert go.wait(HANG_S)
+        return compile_one(self, structure)
+
+    monkeypatch.setattr(GrammarCompiler, "_compile", slowly)
+    executable = ToyExecutable(toy_spec((0,), vocab=259, max_context=64))
+    params = SamplingParams(temperature=0, max_tokens=8, choice=["yes", "no"])
+
+    async def text_of(stream: AsyncIterator[Delta]) -> str:
+        return "".join([delta.text async for delta in stream])
+
+    async def use() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        with Engine(lambda: executable, tokenizer=Tokenizer(byte_level())) as engine:
+            if slow == "compiling":
+                held = [
+                    asyncio.ensure_future(text_of(engine.stream("a", params))) for _ in "12345678"
+                ]
+            else:
+                held = [asyncio.ensure_future(loop.run_in_executor(None, go.wait, HANG_S))]
+            await asyncio.sleep(0)
+            assert await text_of(engine.stream("a", GREEDY))
+            assert (await (await engine.asubmit("a", GREEDY))).output_tokens == 6
+            assert not any(task.done() for task in held)
+            go.set()
+            assert set(await asyncio.gather(*held)) <= {"yes", "no", True}
+
+    run(use())
+
+
+def test_a_coroutine_learns_what_is_wrong_before_the_first_delta(engine: Engine) -> None:
+    async def use() -> None:
+        for prompt in ([], [1] * 64):
+            with pytest.raises(RequestError, match="prompt: the prompt"):
+                await engine.asubmit(prompt, GREEDY)
+        with pytest.raises(RequestError, match="structured output needs a tokenizer"):
+            await engine.asubmit([1], SamplingParams(choice=["a"]))
+
+    run(use())
 
 
 def test_errors_reach_coroutines(gated: tuple[Engine, Gated]) -> None:
@@ -383,7 +436,7 @@ def test_a_delta_is_there_before_anybody_is_woken() -> None:
             seen.append(one._deltas.get_nowait())
             return True
 
-    one._wakers = (Woken(),)  # type: ignore[assignment]
+    one._wakers[0] = Woken()  # type: ignore[assignment]
     one.push(Delta(0, "a", (1,)))
     one.finish(completion(0))
     assert seen == [Delta(0, "a", (1,)), None]

@@ -99,7 +99,12 @@ def evaluate_artifact(
         executable.close()
     if answers:
         figures = {**figures, "answers": answers}
-    return Evaluation(figures, () if warning is None else (warning,))
+    warnings = [
+        f"figures without a value: {reason}"
+        for one in (figures, answers)
+        if (reason := one.get("not_measured"))
+    ]
+    return Evaluation(figures, tuple(dict.fromkeys([*([warning] if warning else []), *warnings])))
 
 
 def _answers(

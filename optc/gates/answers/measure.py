@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from optc.conversations.scored import ScoredConversations
 from optc.executable.executable import Executable
 from optc.gates.answers.decisions import DecisionFigures, decision_figures, flip_text
 from optc.gates.answers.score import AnswerReference, engine_answers, score_answers
 from optc.gates.compare import Compared
-from optc.gates.divergence import Divergence, negative_log_likelihood, summarize
+from optc.gates.divergence import negative_log_likelihood, summarize
+from optc.gates.finite import only_finite, perplexity_figures
 from optc.gates.measure import ANSWER_GATES, GateResult, judge
 from optc.progress import Progress, no_progress
 
@@ -66,7 +65,7 @@ def measure_answers(
         "left_out": given.left_out,
         "seconds": time.monotonic() - began,
     }
-    return AnswerReport(_judge(divergence, decisions, bounds), compared, figures)
+    return AnswerReport(_judge(compared, decisions, bounds), compared, only_finite(figures))
 
 
 def answer_perplexity(
@@ -80,7 +79,7 @@ def answer_perplexity(
     ]
     return {
         "tokens": conversations.tokens,
-        "perplexity": float(np.exp(np.concatenate(losses).mean())),
+        **perplexity_figures(losses),
         "text": conversations.source,
         "convention": conversations.convention,
     }
@@ -93,8 +92,9 @@ def not_applicable(bounds: Mapping[str, float | None], reason: str) -> tuple[Gat
 
 
 def _judge(
-    divergence: Divergence, decisions: DecisionFigures, bounds: Mapping[str, float | None]
+    compared: Compared, decisions: DecisionFigures, bounds: Mapping[str, float | None]
 ) -> tuple[GateResult, ...]:
+    divergence, broken = compared.divergence, compared.worst.broken
     values: dict[str, float | None] = {
         "answer_kl_mean": divergence.kl_mean,
         "answer_kl_p99": divergence.kl_p99,
@@ -102,7 +102,10 @@ def _judge(
         "decision_flips": float(decisions.flips),
         "margin_factor": decisions.margin_factor,
     }
-    found = [judge(name, values[name], bounds.get(name), _NO_FIRM) for name in ANSWER_GATES]
+    found = [
+        judge(name, values[name], bounds.get(name), broken or _NO_FIRM, broken)
+        for name in ANSWER_GATES
+    ]
     return tuple(_with_flip(gate, decisions) for gate in found)
 
 

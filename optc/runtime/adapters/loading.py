@@ -44,7 +44,7 @@ def load_adapter(
     adapter = table.reserve(name)
     try:
         worker.call(lambda core: core.executable.write_adapter(adapter.slot, modules))
+        table.publish(adapter)
     except BaseException:
         table.abandon(adapter)
         raise
-    table.publish(adapter)

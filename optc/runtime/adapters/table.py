@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from dataclasses import dataclass
+from itertools import count as counting
 
 from optc.errors import RequestError
 from optc.executable.adapter_spec import AdapterSpec
@@ -26,7 +27,10 @@ class Adapter:
 
 
 class AdapterTable:
-    """Slots and who uses them. Thread-safe: requests take adapters on their caller's thread.
+    """Slots and who uses them. Thread-safe: requests take adapters on their caller's thread, where
+    a signal handler or a finalizer may interrupt them and do the same. So there is no lock: each
+    change is one operation of a container, and whoever makes an adapter's last hold go frees its
+    slot.
 
     An adapter that is unloaded keeps its slot until the last request that began with it ends.
 
@@ -36,17 +40,15 @@ class AdapterTable:
 
     def __init__(self, spec: AdapterSpec | None) -> None:
         self._spec = spec
-        self._lock = threading.Lock()
         self._free = list(range(spec.max if spec else 0))[::-1]
         self._named: dict[str, Adapter] = {}
-        self._users: dict[Adapter, int] = {}
-        self._generation = 0
+        self._holds: dict[Adapter, deque[None]] = {}  # one by the name, one by each completion
+        self._generations = counting(1)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the loaded adapters, sorted."""
-        with self._lock:
-            return tuple(sorted(self._named))
+        return tuple(sorted(self._named))
 
     def reserve(self, name: str) -> Adapter:
         """A free slot for an adapter; `publish` makes it known once its weights are there.
@@ -54,33 +56,32 @@ class AdapterTable:
         Raises:
             RequestError: The name is taken, or no slot is free.
         """
-        with self._lock:
-            if name in self._named:
-                raise RequestError(
-                    f"an adapter {name!r} is loaded already",
-                    where="adapter",
-                    hint="unload it first, or choose another name",
-                )
-            if not self._free:
-                most = self._spec.max if self._spec else 0
-                raise RequestError(
-                    f"all {most} places for adapters are in use",
-                    where="adapter",
-                    hint="unload one, or compile with a larger --adapters max",
-                )
-            self._generation += 1
-            return Adapter(name, self._free.pop(), self._generation)
+        if name in self._named:
+            raise _taken(name)
+        try:
+            return Adapter(name, self._free.pop(), next(self._generations))
+        except IndexError as error:
+            most = self._spec.max if self._spec else 0
+            raise RequestError(
+                f"all {most} places for adapters are in use",
+                where="adapter",
+                hint="unload one, or compile with a larger --adapters max",
+            ) from error
 
     def publish(self, adapter: Adapter) -> None:
-        """Let requests use a reserved adapter."""
-        with self._lock:
-            self._named[adapter.name] = adapter
-            self._users[adapter] = 1  # the name itself
+        """Let requests use a reserved adapter.
+
+        Raises:
+            RequestError: Another one has got its name meanwhile.
+        """
+        self._holds[adapter] = deque([None])
+        if self._named.setdefault(adapter.name, adapter) is not adapter:
+            del self._holds[adapter]
+            raise _taken(adapter.name)
 
     def abandon(self, adapter: Adapter) -> None:
         """Give a reserved slot back that was not published."""
-        with self._lock:
-            self._free.append(adapter.slot)
+        self._free.append(adapter.slot)
 
     def unload(self, name: str) -> None:
         """Forget a name; requests that began with it go on.
@@ -88,9 +89,10 @@ class AdapterTable:
         Raises:
             RequestError: No adapter of that name.
         """
-        with self._lock:
-            self._drop(self._find(name))
-            del self._named[name]
+        adapter = self._named.pop(name, None)
+        if adapter is None:
+            raise self._unknown(name)
+        self.release(adapter)
 
     def take(self, name: str, count: int) -> Adapter:
         """The adapter of that name, held until ``count`` times `release`.
@@ -98,33 +100,43 @@ class AdapterTable:
         Raises:
             RequestError: No adapter of that name.
         """
-        with self._lock:
-            adapter = self._find(name)
-            self._users[adapter] += count
-            return adapter
+        adapter = self._named.get(name)
+        holds = None if adapter is None else self._holds.get(adapter)
+        if adapter is None or holds is None:
+            raise self._unknown(name)
+        holds.extend([None] * count)
+        if self._named.get(name) is not adapter:  # unloaded meanwhile, and its slot perhaps freed
+            for _ in range(count):
+                self.release(adapter)
+            raise self._unknown(name)
+        return adapter
 
     def release(self, adapter: Adapter) -> None:
         """A request that took the adapter has ended."""
-        with self._lock:
-            self._drop(adapter)
+        holds = self._holds.get(adapter)
+        if holds is None:
+            return
+        holds.pop()
+        if not holds and self._holds.pop(adapter, None) is not None:
+            self._free.append(adapter.slot)
 
-    def _find(self, name: str) -> Adapter:
+    def _unknown(self, name: str) -> RequestError:
         if self._spec is None:
-            raise RequestError(
+            return RequestError(
                 "the artifact takes no adapters",
                 where="adapter",
                 hint="compile it with --adapters max=8,rank=16",
             )
-        if name not in self._named:
-            raise RequestError(
-                f"no adapter {name!r} is loaded",
-                where="adapter",
-                hint=f"loaded: {', '.join(sorted(self._named)) or 'none'}",
-            )
-        return self._named[name]
+        return RequestError(
+            f"no adapter {name!r} is loaded",
+            where="adapter",
+            hint=f"loaded: {', '.join(self.names) or 'none'}",
+        )
 
-    def _drop(self, adapter: Adapter) -> None:
-        self._users[adapter] -= 1
-        if not self._users[adapter]:
-            del self._users[adapter]
-            self._free.append(adapter.slot)
+
+def _taken(name: str) -> RequestError:
+    return RequestError(
+        f"an adapter {name!r} is loaded already",
+        where="adapter",
+        hint="unload it first, or choose another name",
+    )

@@ -5,6 +5,9 @@ closed here and nowhere else. Other threads leave messages in the inbox. A reque
 taken fails alone; any other exception of this thread ends it, and reaches everyone who waits: a
 message stays in the inbox or among those taken from it until it has been dealt with, and what it
 asked for is then among the requests.
+
+A signal handler or a finalizer may interrupt a caller anywhere and use the engine. So there is no
+lock here: callers leave messages in a queue that may be entered again, and wait for latches.
 """
 
 from __future__ import annotations
@@ -12,8 +15,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
@@ -21,6 +23,7 @@ from optc.errors import EngineError, OptcError
 from optc.logs.logger import logger
 from optc.runtime.handle import Handle
 from optc.runtime.loop.core import Core, Update
+from optc.runtime.loop.latch import Latch
 from optc.runtime.loop.own_process import OwnProcess
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.requests.completion_input import CompletionInput
@@ -40,12 +43,13 @@ class _Stop:
     pass
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Call:
-    """Something to do between two steps."""
+    """Something to do between two steps, and what it raised."""
 
     function: Callable[[Core], None]
-    done: Future[None]
+    done: Latch = field(default_factory=Latch)
+    error: OptcError | None = None
 
 
 _Message = list[Submission] | _Cancel | _Call | _Stop
@@ -65,9 +69,10 @@ class Worker:
         self._process = OwnProcess()
         self._inbox: SimpleQueue[_Message] = SimpleQueue()
         self._taken: deque[_Message] = deque()  # from the inbox, not dealt with to the end
-        self._lock = threading.Lock()  # no message may enter after the end
         self._ended: BaseException | None = None
-        self._ready = threading.Event()
+        self._ready = Latch()
+        self._gone = Latch()
+        self._joined = False
         self._requests: dict[int, tuple[Handle, Request]] = {}
         self._core: Core | None = None
         self._thread = threading.Thread(
@@ -121,9 +126,11 @@ class Worker:
             EngineError: As of `check`, or the function ended the engine.
             OptcError: What ``function`` raised.
         """
-        done: Future[None] = Future()
-        self._put(_Call(function, done))
-        done.result()
+        call = _Call(function)
+        self._put(call)
+        call.done.wait()
+        if call.error is not None:
+            raise call.error
 
     def metrics(self) -> EngineMetrics:
         """Counters and queues of now."""
@@ -135,23 +142,30 @@ class Worker:
         if not self._process.here:
             return
         self._inbox.put(_Stop())
-        if threading.current_thread() is not self._thread:
+        if threading.get_ident() == self._thread.ident:
+            return
+        self._gone.wait()
+        if not self._joined:  # who interrupts a join must not join: it holds a lock
+            self._joined = True
             self._thread.join()
 
     def _put(self, message: list[Submission] | _Call) -> None:
-        self._process.check()  # a fork's lock may be held by nobody
-        with self._lock:
-            self.check()
-            self._inbox.put(message)
+        self.check()
+        self._inbox.put(message)
+        if self._ended is not None:  # meanwhile, so that the thread may not have seen it
+            self._refuse_inbox(self._ended)
 
     def _main(self, open_core: Callable[[], Core]) -> None:
-        with _Failures(self._end):
-            core = self._core = open_core()
-            self._ready.set()
-            try:
-                self._serve(core)
-            finally:
-                core.close()
+        try:
+            with _Failures(self._end):
+                core = self._core = open_core()
+                self._ready.set()
+                try:
+                    self._serve(core)
+                finally:
+                    core.close()
+        finally:
+            self._gone.set()
 
     def _serve(self, core: Core) -> None:
         while True:
@@ -212,20 +226,23 @@ class Worker:
     def _end(self, error: BaseException | None) -> None:
         """Let nobody wait for ever: not the opener, not the running, nor those whose message is
         still in the inbox or taken from it."""
-        with self._lock:
-            self._ended = ended = error or EngineError("the engine was closed")
+        self._ended = ended = error or EngineError("the engine was closed")
         if error is not None and not isinstance(error, OptcError):
             _LOG.error("the engine failed", exc_info=error)
         self._ready.set()
         for handle, _ in self._requests.values():
             handle.fail(ended)
-        self._take(wait=False)
         for message in self._taken:
-            if isinstance(message, _Call):
-                _fail(message, ended)
-            elif isinstance(message, list):
-                for submission in message:
-                    submission.handle.fail(ended)
+            _refuse(message, ended)
+        self._refuse_inbox(ended)
+
+    def _refuse_inbox(self, ended: BaseException) -> None:
+        """Answer what nobody will deal with; any thread may."""
+        try:
+            while True:
+                _refuse(self._inbox.get_nowait(), ended)
+        except Empty:
+            return
 
 
 def _add_completion(
@@ -262,17 +279,19 @@ def _answer(call: _Call, core: Core) -> None:
     try:
         call.function(core)
     except OptcError as error:
-        call.done.set_exception(error)
-    else:
-        call.done.set_result(None)
+        call.error = error
+    call.done.set()
 
 
-def _fail(call: _Call, error: BaseException) -> None:
-    """Answer a call that the engine did not live to answer."""
-    if not call.done.done():
-        failure = EngineError("the engine failed")
-        failure.__cause__ = error
-        call.done.set_exception(failure)
+def _refuse(message: _Message, ended: BaseException) -> None:
+    """Answer a message that the engine did not live to deal with."""
+    if isinstance(message, _Call) and not message.done.is_set:
+        message.error = EngineError("the engine failed")
+        message.error.__cause__ = ended
+        message.done.set()
+    elif isinstance(message, list):
+        for submission in message:
+            submission.handle.fail(ended)
 
 
 class _Failures:

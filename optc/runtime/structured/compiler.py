@@ -5,26 +5,41 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
+<<<<<<< HEAD
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from threading import Lock
+=======
+from collections.abc import Sequence
+from threading import RLock
+>>>>>>> serve-2
 from typing import TYPE_CHECKING
 
 from optc.errors import RequestError, UnavailableError
 from optc.runtime.structured.complaints import complaint
 from optc.runtime.structured.constraint import Constraint
+from optc.runtime.structured.harmless import is_harmless
 from optc.runtime.structured.structure import Structure
+<<<<<<< HEAD
 from optc.runtime.text.control_tokens import ControlTokens, added_texts
+=======
+from optc.runtime.structured.trial import tried
+>>>>>>> serve-2
 from optc.runtime.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
+<<<<<<< HEAD
 #: Of a Lark grammar: texts, comments, regular expressions, and tokens by name.
 _LARK_PARTS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/(?:\\.|[^/\\\n])+/|<[^<>\s"]+>')
 _ANGLED = re.compile(r"<.*>", re.DOTALL)
 #: Compiled grammars that are kept.
 _KEPT = 64
+=======
+#: Compiled grammars that are kept, and their bytes; a small one counts as so many at least.
+_KEPT, _KEPT_BYTES, _LEAST_BYTES = 64, 512 << 20, 1 << 20
+>>>>>>> serve-2
 
 
 class GrammarCompiler:
@@ -40,9 +55,9 @@ class GrammarCompiler:
         self._model = tokenizer
         self._size = max(vocab_size, tokenizer.backend.get_vocab_size(with_added_tokens=True))
         self._eos = list(eos_token_ids)
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may come in again
         self._tokens: LLTokenizer | None = None
-        self._compiled: OrderedDict[Structure, LLMatcher] = OrderedDict()
+        self._compiled: OrderedDict[Structure, tuple[LLMatcher, int]] = OrderedDict()
 
     def constraints(self, structure: Structure, count: int) -> tuple[Constraint, ...]:
         """``count`` constraints at the structure's beginning.
@@ -52,16 +67,22 @@ class GrammarCompiler:
             UnavailableError: llguidance is not installed.
         """
         with self._lock:
-            matcher = self._compiled.get(structure)
-        if matcher is None:
-            matcher = self._compile(structure)
+            known = self._compiled.get(structure)
+        if known is None:
+            known = self._compile(structure)
         with self._lock:
-            self._compiled[structure] = matcher
+            self._compiled[structure] = known
             self._compiled.move_to_end(structure)
-            if len(self._compiled) > _KEPT:
-                self._compiled.popitem(last=False)
+            self._forget()
             words = -(-self._size // 32)
-            return tuple(Constraint(matcher.deep_copy(), words) for _ in range(count))
+            return tuple(Constraint(known[0].deep_copy(), words) for _ in range(count))
+
+    def _forget(self) -> None:
+        """Drop the grammars that were used longest ago and are too many or too large."""
+        kept = list(self._compiled.values())
+        while len(kept) > 1 and (len(kept) > _KEPT or sum(n for _, n in kept) > _KEPT_BYTES):
+            kept.pop(0)
+            self._compiled.popitem(last=False)
 
     def token_table(self) -> LLTokenizer:
         """The tokenizer as llguidance has it: the bytes of each token. Control tokens have names
@@ -73,6 +94,7 @@ class GrammarCompiler:
         """
         return self._tokenizer()
 
+<<<<<<< HEAD
     @cached_property
     def _names(self) -> ControlTokens:
         """Control tokens, and those that llguidance takes for such by their form."""
@@ -98,6 +120,20 @@ class GrammarCompiler:
 
         matcher = LLMatcher(self._tokenizer(), _json_grammar(schema), log_level=0)
         return self._names.shown(matcher.get_error())
+=======
+    def _compile(self, structure: Structure) -> tuple[LLMatcher, int]:
+        """A matcher at the beginning, and about how many bytes it takes."""
+        tokens = self._tokenizer()
+        from llguidance import LLMatcher
+
+        grammar = _grammar(structure)
+        size = 0 if is_harmless(structure) else tried(structure, grammar)
+        matcher = LLMatcher(tokens, grammar, log_level=0)
+        matcher.compute_bitmask()  # builds what later masks use, and finds grammars without texts
+        if matcher.is_error():
+            raise complaint(structure, matcher.get_error(), _schema_error)
+        return matcher, max(size, _LEAST_BYTES)
+>>>>>>> serve-2
 
     def _tokenizer(self) -> LLTokenizer:
         """The tokenizer as llguidance wants it; built for the first request that needs it."""
@@ -125,7 +161,19 @@ class GrammarCompiler:
             ) from error
 
 
+<<<<<<< HEAD
 def _grammar(structure: Structure, control: Mapping[str, int]) -> str:
+=======
+def _schema_error(schema: str) -> str:
+    """What is wrong with a JSON schema; nothing if it is right. It is not compiled, which might
+    take long."""
+    from llguidance import LLMatcher
+
+    return LLMatcher.validate_grammar(_json_grammar(schema))
+
+
+def _grammar(structure: Structure) -> str:
+>>>>>>> serve-2
     from llguidance import LLMatcher
 
     if structure.kind == "json_schema":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +15,12 @@ from optc.runtime.structured.complaints import reason
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
+
+
+#: Processor time that the grammar of one completion may take of the engine's thread: at once, and
+#: for each token on average. The common ones take well below a millisecond.
+_AT_ONCE_S, _TOKEN_S = 0.5, 0.02
+_TOO_SLOW = f"it takes more than {_TOKEN_S * 1000:.0f} ms a token, which holds up all requests"
 
 
 class Constraint:
@@ -32,6 +40,7 @@ class Constraint:
         self.mask_words = mask_words
         #: Why the grammar cannot be followed any further; empty if it can.
         self.error = ""
+        self._left_s = _AT_ONCE_S
 
     @property
     def ended(self) -> bool:
@@ -42,7 +51,8 @@ class Constraint:
         self, drafts: Sequence[int], parents: Sequence[int] | None
     ) -> tuple[list[int], list[int] | None]:
         """The drafts and parents, as of `fill`, without those that the grammar forbids."""
-        kept = list(self._reach(drafts, parents))
+        with self._spending():
+            kept = list(self._reach(drafts, parents))
         tokens = [drafts[index] for index in kept]
         if parents is None:
             return tokens, None
@@ -60,19 +70,21 @@ class Constraint:
         Rows of drafts that the grammar forbids or that follow its end are left as they are: they
         are never drawn from.
         """
-        self._fill_row(masks[0])
-        for index in self._reach(drafts, parents):
-            if not self.ended:
-                self._fill_row(masks[1 + index])
+        with self._spending():
+            self._fill_row(masks[0])
+            for index in self._reach(drafts, parents):
+                if not self.ended:
+                    self._fill_row(masks[1 + index])
 
     def mask_after(self, drafts: Sequence[int]) -> Mask:
         """[mask_words] what may follow the output and a chain of drafts; nothing where these are
         not allowed or end the text."""
         mask = np.zeros(self.mask_words, np.uint32)
-        taken = self._matcher.try_consume_tokens(list(drafts))
-        if taken == len(drafts) and not self.ended:
-            self._fill_row(mask)
-        self._matcher.rollback(taken)
+        with self._spending():
+            taken = self._matcher.try_consume_tokens(list(drafts))
+            if taken == len(drafts) and not self.ended:
+                self._fill_row(mask)
+            self._matcher.rollback(taken)
         return mask
 
     def follow(self, drawn: Sequence[Drawn], params: SamplingParams) -> list[Drawn]:
@@ -88,6 +100,12 @@ class Constraint:
         Returns:
             ``drawn`` as far as the grammar goes, and the forced tokens.
         """
+        with self._spending():
+            taken = self._followed(drawn, params)
+        self._left_s += _TOKEN_S * len(taken)
+        return taken
+
+    def _followed(self, drawn: Sequence[Drawn], params: SamplingParams) -> list[Drawn]:
         taken: list[Drawn] = []
         for sampled in drawn:
             taken.append(sampled)
@@ -124,10 +142,23 @@ class Constraint:
         self._matcher.rollback(len(trail))
 
     def _fill_row(self, mask: Mask) -> None:
+        if self._left_s < 0 and not self.error:
+            self.error = _TOO_SLOW
+        if self.error:
+            mask[:] = 0
+            return
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
         if self._matcher.is_error():  # its masks then allow the end token
             mask[:] = 0
             self._note_error()
+
+    @contextmanager
+    def _spending(self) -> Iterator[None]:
+        began = time.thread_time()  # not what other threads take meanwhile
+        try:
+            yield
+        finally:
+            self._left_s -= time.thread_time() - began
 
     def _note_error(self) -> None:
         self.error = reason(self._matcher.get_error())

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple
 
 import tokenizers
@@ -36,7 +36,7 @@ class ControlTokens:
 
     def __init__(self, backend: tokenizers.Tokenizer, others: Iterable[str] = ()) -> None:
         self._backend = backend
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may come in again
         self._renamed: tokenizers.Tokenizer | None = None
         wanted = frozenset(others)
         self.ids = {

@@ -108,7 +108,11 @@ def to_head(head: Linear, residual: Residual, columns: Float64, last: Float64) -
     mirror(gram)
     left = columns.T @ gram
     wanted = left @ (scale_of(residual)[:, None] * last)
-    return np.asarray(np.linalg.solve(left @ columns, wanted), np.float64)
+    try:
+        found = np.linalg.solve(left @ columns, wanted)
+    except np.linalg.LinAlgError:  # a table that leaves directions out: of the solutions the least
+        found = np.linalg.lstsq(left @ columns, wanted)[0]
+    return np.asarray(found, np.float64)
 
 
 def scale_of(residual: Residual) -> Float64:

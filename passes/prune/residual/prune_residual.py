@@ -123,7 +123,7 @@ class PruneResidual(PruneStructures):
         report.facts |= {
             "tokens": int(tokens.size),
             "channels": [len(columns), size],
-            "held": float(f"{held[:size].sum() / held.sum():.6g}"),
+            "held": float(f"{_held(held, size):.6g}"),
         }
         return report
 
@@ -224,3 +224,9 @@ def _plain(model: ir.Model, size: int) -> Basis:
 def _initializers(matmuls: Iterable[ir.Node]) -> list[ir.Value]:
     linears = map(find_linear, matmuls)
     return [one.initializer for one in linears if one is not None]
+
+
+def _held(held: Float64, size: int) -> float:
+    """The share of all that is in the first components; all where there is nothing."""
+    whole = float(held.sum())
+    return float(held[:size].sum()) / whole if whole else 1.0

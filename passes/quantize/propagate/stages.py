@@ -133,7 +133,8 @@ class CorrectedStages:
 
 
 def lost_share(values: Pair) -> float:
-    """The mean square of what a value [..., D] lost over that of the value."""
+    """The mean square of what a value [..., D] lost over that of the value; of a value that is zero
+    everywhere 1, or 0 where it stayed so."""
     changed, original = (
         one.reshape(-1, one.shape[-1]) for one in (values.changed, values.original)
     )
@@ -142,7 +143,7 @@ def lost_share(values: Pair) -> float:
         mine, its = changed[at : at + TOKENS], original[at : at + TOKENS]
         lost += _squares(mine - its)
         size += _squares(its)
-    return lost / size
+    return lost / size if size else float(lost > 0)
 
 
 def _squares(values: Float32) -> float:

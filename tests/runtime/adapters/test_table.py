@@ -85,7 +85,7 @@ def test_slots_are_given_in_order_and_again_when_nobody_uses_them() -> None:
     table.publish(again)
     for name in "abc":
         table.unload(name)
-    assert table._users == {}
+    assert table._holds == {}
 
 
 def test_an_engine_without_room_has_no_slot() -> None:

@@ -19,6 +19,7 @@ from optc.executable.executable import Float32, StepBatch
 from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
+from optc.runtime.loop.latch import Latch
 from optc.runtime.loop.worker import Worker
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
@@ -265,17 +266,17 @@ def test_completions_take_over_the_prompt_of_the_first() -> None:
 
 
 def test_an_interrupted_load_ends_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    executable, wait = ToyExecutable(toy_spec()), threading.Event.wait
+    executable, wait = ToyExecutable(toy_spec()), Latch.wait
 
-    def interrupt(event: threading.Event, timeout: float | None = None) -> bool:
+    def interrupt(latch: Latch, timeout_s: float | None = None) -> bool:
         if threading.current_thread() is threading.main_thread():
-            wait(event, timeout)
+            wait(latch, timeout_s)
             raise KeyboardInterrupt
-        return wait(event, timeout)
+        return wait(latch, timeout_s)
 
     before = threading.active_count()
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Event, "wait", interrupt)
+        patch.setattr(Latch, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             Worker(lambda: Core(executable, KVPlan(4, (4,), 1, 16), ServeSettings(token_budget=8)))
     for thread in threading.enumerate():

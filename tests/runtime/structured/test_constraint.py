@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sampler import NoToken, Sampled, unpacked
+from optc.runtime.structured import constraint as module
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.text.tokenizer import Tokenizer
@@ -230,3 +231,39 @@ def test_a_tokenizer_may_know_more_tokens_than_the_model() -> None:
     (constraint,) = GrammarCompiler(BYTES, 300, [EOS]).constraints(structure, 1)
     assert constraint.mask_words == 10
     assert allowed_by(constraint, 300) == sorted(ids("a")), "padding is never allowed"
+
+
+@pytest.mark.parametrize("slow", ["fill", "follow", "prune"])
+def test_a_grammar_that_takes_the_engines_time_ends_with_a_reason(
+    slow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that only the matcher moves: 30 ms a call of one kind."""
+    now = 0.0
+    monkeypatch.setattr(module.time, "thread_time", lambda: now)
+    constraint = start(regex="[a-z]*")
+    reach = {"fill": "_fill_row", "follow": "_followed", "prune": "_reach"}[slow]
+    work = getattr(constraint, reach)
+
+    def slowly(*arguments: Any) -> Any:
+        nonlocal now
+        now += 0.03
+        return work(*arguments)
+
+    monkeypatch.setattr(constraint, reach, slowly)
+    params, token = SamplingParams(logprobs=1), ids("a")[0]
+    steps = 0
+    while filled(constraint, [], None).any():
+        assert constraint.prune([token], None) == ([token], None)
+        assert constraint.follow(drawn(token), params) == drawn(token)
+        steps += 1
+        assert steps < 1000
+    assert steps > 5, "a few slow steps are allowed"
+    assert constraint.error.startswith("it takes more than 20 ms a token")
+
+
+def test_a_quick_grammar_may_go_on_for_ever() -> None:
+    constraint = start(regex="[a-z]*")
+    for _ in range(300):
+        assert filled(constraint, [], None).any()
+        constraint.follow(drawn(ids("a")[0]), SamplingParams(logprobs=1))
+    assert not constraint.error
