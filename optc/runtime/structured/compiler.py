@@ -5,14 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-<<<<<<< HEAD
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from threading import Lock
-=======
-from collections.abc import Sequence
 from threading import RLock
->>>>>>> serve-2
 from typing import TYPE_CHECKING
 
 from optc.errors import RequestError, UnavailableError
@@ -20,26 +15,18 @@ from optc.runtime.structured.complaints import complaint
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.structured.harmless import is_harmless
 from optc.runtime.structured.structure import Structure
-<<<<<<< HEAD
-from optc.runtime.text.control_tokens import ControlTokens, added_texts
-=======
 from optc.runtime.structured.trial import tried
->>>>>>> serve-2
+from optc.runtime.text.control_tokens import ControlTokens, added_texts
 from optc.runtime.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-<<<<<<< HEAD
 #: Of a Lark grammar: texts, comments, regular expressions, and tokens by name.
 _LARK_PARTS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/(?:\\.|[^/\\\n])+/|<[^<>\s"]+>')
 _ANGLED = re.compile(r"<.*>", re.DOTALL)
-#: Compiled grammars that are kept.
-_KEPT = 64
-=======
 #: Compiled grammars that are kept, and their bytes; a small one counts as so many at least.
 _KEPT, _KEPT_BYTES, _LEAST_BYTES = 64, 512 << 20, 1 << 20
->>>>>>> serve-2
 
 
 class GrammarCompiler:
@@ -94,7 +81,6 @@ class GrammarCompiler:
         """
         return self._tokenizer()
 
-<<<<<<< HEAD
     @cached_property
     def _names(self) -> ControlTokens:
         """Control tokens, and those that llguidance takes for such by their form."""
@@ -102,38 +88,19 @@ class GrammarCompiler:
         angled = {text for text in added_texts(backend) if _ANGLED.fullmatch(text)}
         return ControlTokens(backend, angled | self._model.control.ids.keys())
 
-    def _compile(self, structure: Structure) -> LLMatcher:
-        tokens = self._tokenizer()
-        from llguidance import LLMatcher
-
-        grammar = _grammar(structure, self._names.ids)
-        matcher = LLMatcher(tokens, grammar, log_level=0)
-        matcher.compute_bitmask()  # builds what later masks use, and finds grammars without texts
-        if matcher.is_error():
-            message = self._names.shown(matcher.get_error())
-            raise complaint(structure, message, self._schema_error)
-        return matcher
-
-    def _schema_error(self, schema: str) -> str:
-        """What is wrong with a JSON schema; nothing if it is right."""
-        from llguidance import LLMatcher
-
-        matcher = LLMatcher(self._tokenizer(), _json_grammar(schema), log_level=0)
-        return self._names.shown(matcher.get_error())
-=======
     def _compile(self, structure: Structure) -> tuple[LLMatcher, int]:
         """A matcher at the beginning, and about how many bytes it takes."""
         tokens = self._tokenizer()
         from llguidance import LLMatcher
 
-        grammar = _grammar(structure)
+        grammar = _grammar(structure, self._names.ids)
         size = 0 if is_harmless(structure) else tried(structure, grammar)
         matcher = LLMatcher(tokens, grammar, log_level=0)
         matcher.compute_bitmask()  # builds what later masks use, and finds grammars without texts
         if matcher.is_error():
-            raise complaint(structure, matcher.get_error(), _schema_error)
+            message = self._names.shown(matcher.get_error())
+            raise complaint(structure, message, _schema_error)
         return matcher, max(size, _LEAST_BYTES)
->>>>>>> serve-2
 
     def _tokenizer(self) -> LLTokenizer:
         """The tokenizer as llguidance wants it; built for the first request that needs it."""
@@ -161,9 +128,6 @@ class GrammarCompiler:
             ) from error
 
 
-<<<<<<< HEAD
-def _grammar(structure: Structure, control: Mapping[str, int]) -> str:
-=======
 def _schema_error(schema: str) -> str:
     """What is wrong with a JSON schema; nothing if it is right. It is not compiled, which might
     take long."""
@@ -172,8 +136,7 @@ def _schema_error(schema: str) -> str:
     return LLMatcher.validate_grammar(_json_grammar(schema))
 
 
-def _grammar(structure: Structure) -> str:
->>>>>>> serve-2
+def _grammar(structure: Structure, control: Mapping[str, int]) -> str:
     from llguidance import LLMatcher
 
     if structure.kind == "json_schema":
