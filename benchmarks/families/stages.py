@@ -154,8 +154,8 @@ def int8_gated(proof: Proof) -> None:
         UnsupportedError: It loses more than `ALLOWED` times that.
     """
     assert proof.model is not None
-    # the fake quantization beside it rotates nothing
-    plain = ["rotate-kv.block=0", "rotate-activations.block=0"]
+    # the fake quantization beside it rotates nothing, and rounds to the nearest
+    plain = ["rotate-kv.block=0", "rotate-activations.block=0", "quantize-weights.method=round"]
     artifact = optc.compile(
         proof.source, "int8-fused", proof.folder / "int8", set=plain, no_gates=True
     )

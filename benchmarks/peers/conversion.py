@@ -124,10 +124,12 @@ def fresh_copy(model: Converted, root: Path) -> Iterator[Path]:
 def _optc(variant: Variant, place: Place) -> Iterator[Command]:
     # Gates are not part of a conversion time that peers could be compared by.
     rounded = variant.rounded and place.subject.calibration is None
-    name = variant.recipe or variant.format
+    given = variant.format.endswith(gguf_models.GIVEN) and place.subject.gguf is not None
+    name = variant.recipe or variant.format.removesuffix(f" {gguf_models.GIVEN}")
     recipe = rounding(name, place.output) if rounded else name
     sets = [part for one in variant.sets for part in ("--set", one)]
-    yield [str(place.binaries / "python"), "-m", "optc", "compile", str(place.subject.folder),
+    source = place.subject.gguf if given else place.subject.folder
+    yield [str(place.binaries / "python"), "-m", "optc", "compile", str(source),
            "--recipe", recipe, "-o", str(place.output), "--no-gates", "--force", *sets]  # fmt: skip
 
 
@@ -135,7 +137,7 @@ def rounding(name: str, output: Path) -> str:
     """A file beside ``output`` with the recipe ``name``: weights are rounded to nearest, and layers
     named where they would be chosen by what they lose."""
     recipe = yaml.safe_load((HERE.parents[1] / "recipes" / f"{name}.yaml").read_text())
-    recipe["pipeline"].remove("propagate-errors")
+    recipe["pipeline"] = [one for one in recipe["pipeline"] if "propagate-errors" not in one]
     options = {key: one[key] for one in recipe["pipeline"] if isinstance(one, dict) for key in one}
     del options["quantize-weights"]["method"]
     if options.get("allocate-activations", {}).get("budget", 2) < 2:

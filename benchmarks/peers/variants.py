@@ -56,7 +56,7 @@ _CT2 = "static batch, all threads, KV in float32"
 
 VARIANTS = (
     Variant("optc", "bf16-fused", 16, _OPTC),
-    Variant("optc", "int8-fused", 8, _OPTC),
+    Variant("optc", "int8-fused", 8, _ROUNDED, rounded=True),
     Variant("optc", "int8-a16", 8, _ROUNDED, rounded=True),
     Variant("optc", "int6-fused", 6, _ROUNDED, rounded=True),
     Variant("optc", "int4-fast", 4, _OPTC),

@@ -13,10 +13,10 @@ point too: its KL says that its conversion and its windows are right. Bytes are 
 weights: body, embedding, head and norms, scales and zero points, no tokenizer.
 
 The verdict is ``held`` if no peer's engine has both no more bytes and no more KL than one of
-optc's; else the command exits with 1. The GGUF file as it came is a point that is told and not
-judged: its weights are not rounded again. What cannot be installed or converted is listed with its
-reason. What was measured is merged into the result file, so that a part can be measured again; a
-plot is drawn beside it (.svg).
+optc's; else the command exits with 1. The GGUF file as it came is a point that is held against
+optc's engines of that file alone: its weights are not rounded again. What cannot be installed or
+converted is listed with its reason. What was measured is merged into the result file, so that a
+part can be measured again; a plot is drawn beside it (.svg).
 
 With ``--weights-alone``: weights of ``examples/models/pycode`` in float32 arithmetic, by each
 tool's own quantizer and with its calibration, on 60 windows of held-out text.

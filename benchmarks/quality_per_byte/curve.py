@@ -91,26 +91,35 @@ def compare(ours: Sequence[Point], peers: Sequence[Point]) -> dict[str, Any]:
 
 def engines_verdict(points: Sequence[Point]) -> dict[str, Any]:
     """Whole engines against each other, and ``held``: no peer's engine has both no more bytes and
-    no more KL than one of ours. None where there are no points of ours or of any peer.
+    no more KL than one of ours; engines on a file as it came are held against ours on that file.
+    None where there are no points of ours or of any peer.
 
     ``below`` are those that have, ``between`` those that lie below the line between two of ours
-    and beat neither; ``given grid`` are engines on a file as it came, told and not judged.
+    and beat neither; ``given grid`` are the engines on the file.
     """
-    ours = [p for p in points if p.who == "optc" and p.numerics == "engine"]
-    peers = [p for p in points if p.who != "optc" and p.numerics == "engine"]
-    given = [p for p in points if p.numerics == "given grid"]
+    ours, peers = _engines(points, "engine")
+    our_given, given = _engines(points, "given grid")
     if not ours or not peers:
         return {"held": None}
-    below = [entry for p in peers if (entry := _beaten(p, ours))]
+    pairs = [(p, ours) for p in peers] + [(p, our_given) for p in given]
+    below = [entry for p, others in pairs if (entry := _beaten(p, others))]
     names = {entry["point"] for entry in below}
     line = compare(ours, peers)
     return {
         "held": not below,
-        "compared": len(peers),
+        "compared": len(peers) + (len(given) if our_given else 0),
         "below": below,
         "between": [entry for entry in line["below"] if entry["point"] not in names],
-        "given grid": [{**_entry(p), "beats": _labels_beaten(p, ours)} for p in given],
+        "given grid": [
+            {**_entry(p), "beats": _labels_beaten(p, [*ours, *our_given])} for p in given
+        ],
     }
+
+
+def _engines(points: Sequence[Point], numerics: str) -> tuple[list[Point], list[Point]]:
+    """Ours and the peers' of a kind."""
+    found = [p for p in points if p.numerics == numerics]
+    return [p for p in found if p.who == "optc"], [p for p in found if p.who != "optc"]
 
 
 def _beaten(point: Point, ours: Sequence[Point]) -> dict[str, Any] | None:

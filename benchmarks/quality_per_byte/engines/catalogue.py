@@ -19,6 +19,10 @@ _MORE = {
 }
 
 
+#: Recipes that compile the GGUF file, too, whose coarse grids they keep.
+_GIVEN = ("int8-fused", "int4-fused")
+
+
 def recipes() -> list[str]:
     """The shipped recipes for TVM."""
     return [name for name in registry.recipe_files() if load_recipe(name).backend == "tvm"]
@@ -27,9 +31,11 @@ def recipes() -> list[str]:
 def chosen(
     names: Sequence[str] | None, peers: Sequence[str] | None, only: Sequence[str]
 ) -> list[Variant]:
-    """optc's recipes ``names`` (None: all), then formats of ``peers`` (None: all) whose name has
-    one of the texts ``only`` (none: all)."""
-    ours = [Variant("optc", name, 0, "") for name in (recipes() if names is None else names)]
+    """optc's recipes ``names`` (None: all, and those that compile the file as it came), then
+    formats of ``peers`` (None: all) whose name has one of the texts ``only`` (none: all)."""
+    given = (f"{name} {gguf_models.GIVEN}" for name in _GIVEN)
+    every = [*recipes(), *given] if names is None else names
+    ours = [Variant("optc", name, 0, "") for name in every]
     return [*ours, *(v for v in _theirs() if _wanted(v, peers, only))]
 
 

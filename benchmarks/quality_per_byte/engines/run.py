@@ -79,7 +79,7 @@ def point_of(
     with measuring.started(command) as worker:
         figures = evaluator.of_worker(worker, root)
         version = worker.about["version"]
-    given = variant.format == gguf_models.GIVEN
+    given = variant.format.endswith(gguf_models.GIVEN)
     bits = 8 * model.weight_bytes / comparison.parameter_count(subject.folder)
     settings = f", {variant.settings}" if variant.settings else ""
     return Point(variant.peer, variant.format, "given grid" if given else "engine",

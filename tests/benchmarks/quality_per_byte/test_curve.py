@@ -115,7 +115,15 @@ def test_a_point_below_the_line_that_beats_neither_is_told() -> None:
     assert [entry["point"] for entry in found["between"]] == ["peer p"]
 
 
-def test_a_file_as_it_came_is_told_and_not_judged() -> None:
+@pytest.mark.parametrize(("size", "held"), [(80, True), (95, False)])
+def test_a_file_as_it_came_is_held_against_ours_of_that_file(size: int, held: bool) -> None:
+    ours = engine("optc", "int8-fused as given", size, 0.001, "given grid")
+    given = engine("peer", "as given", 90, 0.001, "given grid")
+    found = engines_verdict([*ENGINES, ours, engine("peer", "p", 300, 0.2), given])
+    assert (found["held"], found["compared"]) == (held, 2)
+
+
+def test_a_file_as_it_came_is_told_where_ours_of_it_is_missing() -> None:
     given = engine("peer", "as given", 90, 0.001, "given grid")
     found = engines_verdict([*ENGINES, engine("peer", "p", 300, 0.2), given])
     assert found["held"] is True
