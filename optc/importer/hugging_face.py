@@ -79,7 +79,8 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     if unused:
         warnings.append(f"{len(unused)} tensors of the checkpoint are not used, {unused[0]} first")
     if exported.fixed_rope:
-        max_context = _trained_context(built, max_context, folder)
+        trained = read_context(built, folder, scaled=False)
+        max_context = _trained_context(built, trained, folder)
         warnings.append(
             f"rotary frequencies are those of up to {max_context} tokens, to which the context is "
             "limited: beyond, they would change with the length and void cached keys"
