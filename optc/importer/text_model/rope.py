@@ -8,6 +8,8 @@ from typing import TypeGuard, cast
 
 #: Types whose frequencies are stretched once and for all; those of others follow the length.
 _STRETCHED = frozenset({"linear", "yarn", "llama3", "longrope", "su"})
+#: Those of them whose models may be trained for less than the factor would give.
+_PROVIDENT = frozenset({"llama3", "longrope", "su"})
 #: More than any model's factor.
 _MOST = 1 << 16
 _ORIGINAL = "original_max_position_embeddings"
@@ -29,6 +31,8 @@ def lengthened(tokens: int, rope: object, original: object = None) -> int:
     kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
     before = rope.get(_ORIGINAL) or original or tokens
     if kind not in _STRETCHED or not _is_number(factor) or not _is_number(before):
+        return tokens
+    if kind in _PROVIDENT and tokens > before:
         return tokens
     return max(tokens, int(before * min(factor, _MOST)))
 

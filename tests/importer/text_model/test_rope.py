@@ -27,7 +27,8 @@ LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
         (64, {"rope_type": "llama3", "factor": 8.0, **LLAMA3}, 512),
         (
             131072,
-            {"rope_type": "llama3", "factor": 8, "original_max_position_embeddings": 8192} | LLAMA3,
+            {"rope_type": "llama3", "factor": 32, "original_max_position_embeddings": 8192}
+            | LLAMA3,
             131072,
         ),
         (64, {"rope_type": "longrope", "factor": 2.0, **LONG}, 128),
@@ -56,8 +57,9 @@ def test_layers_that_differ_state_the_length_behind_it() -> None:
     assert lengthened(64, nested) == 64
 
 
-def test_the_original_length_may_stand_beside(tmp_path: Path) -> None:
-    assert lengthened(64, {"rope_type": "longrope", "factor": 4.0}, 32) == 128
+def test_the_original_length_may_stand_beside() -> None:
+    assert lengthened(64, {"rope_type": "yarn", "factor": 4.0}, 32) == 128
+    assert lengthened(64, {"rope_type": "longrope", "factor": 4.0}, 32) == 64
 
 
 @pytest.mark.parametrize("factor", [None, "4", True, math.nan, math.inf, -2.0, 0.5])
