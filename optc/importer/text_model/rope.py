@@ -32,7 +32,7 @@ def lengthened(tokens: int, rope: object, original: object = None) -> int:
     before = rope.get(_ORIGINAL) or original or tokens
     if kind not in _STRETCHED or not _is_number(factor) or not _is_number(before):
         return tokens
-    if kind in _PROVIDENT and tokens > before:
+    if kind in _PROVIDENT and tokens != before:
         return tokens
     return max(tokens, int(before * min(factor, _MOST)))
 
