@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from optc.errors import InputError
+from optc.safe_json import JSONError, parse_json
 
 
 def count_or_auto(
@@ -41,6 +43,19 @@ def truth(
 ) -> bool | str | None:
     """``true`` and ``false`` as what they mean; other words as they are."""
     return value if value is None else {"true": True, "false": False}.get(value, value)
+
+
+def json_object(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> dict[str, Any]:
+    """A JSON object; none is an empty one."""
+    try:
+        found = {} if value is None else parse_json(value)
+    except JSONError as error:
+        raise click.BadParameter(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise click.BadParameter("not a JSON object")
+    return found
 
 
 def file_text(context: click.Context, parameter: click.Parameter, value: Path | None) -> str | None:

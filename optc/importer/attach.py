@@ -17,12 +17,16 @@ _COMPUTED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
 _MISMATCH = "is config.json the one of these weights?"
 
 
+class TiedError(InputError):
+    """Two tensors of the checkpoint differ that the config ties."""
+
+
 def match_checkpoint(skeleton: Skeleton, checkpoint: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The stored tensor of every parameter; parameters that share memory get the same one.
 
     Raises:
-        InputError: A tensor is missing, has another shape than the config says, or two tensors
-            that the config ties differ.
+        InputError: A tensor is missing or has another shape than the config says.
+        TiedError: Two tensors that the config ties differ.
     """
     matched: dict[str, Tensor] = {}
     for name, expected in skeleton.shapes.items():
@@ -49,7 +53,7 @@ def _stored(skeleton: Skeleton, checkpoint: Mapping[str, Tensor], name: str) -> 
         )
     for other in found[1:]:
         if not same_content(found[0], other):
-            raise InputError(
+            raise TiedError(
                 f"the config ties this tensor to {found[0].name}, but the checkpoint has another",
                 where=other.where,
                 hint="set tie_word_embeddings to false in config.json to use both",

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PretrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from optc.errors import InputError, UnsupportedError
-from optc.importer.attach import attach_weights, match_checkpoint, unused_tensors
+from optc.importer.attach import TiedError, attach_weights, match_checkpoint, unused_tensors
 from optc.importer.checkpoint import checkpoint_files, read_tensors, weights_left_out
 from optc.importer.config import check_layers_held, read_config
 from optc.importer.conversion.parameters import as_parameters
+from optc.importer.conversion.tensor import Tensor
 from optc.importer.export import export_decoder, quiet
 from optc.importer.imported import ImportedModel
 from optc.importer.model_folder import model_name
 from optc.importer.quantized.settings import settings_of
 from optc.importer.remote_code import never_ask
-from optc.importer.skeleton import first_line, read_skeleton
+from optc.importer.skeleton import Skeleton, first_line, read_skeleton
 from optc.importer.source_digest import digest_source
 from optc.importer.text_model.buffers import make_scalars_constant, with_stored_buffers
 from optc.importer.text_model.context import read_context
@@ -56,19 +58,10 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     text = text_config(whole)
     built = whole if text is None else text
     max_context = read_context(built, folder)
-    with quiet():
-        skeleton = read_skeleton(built, len(checkpoint), allow_remote_code=allow_remote_code)
-    notes = _other_weights(folder, files)
-    if text is not None:
-        held = len(checkpoint)
-        checkpoint = text_tensors(skeleton, checkpoint)
-        notes.append(
-            f"the text part of {config['architectures'][0]}: {held - len(checkpoint)} tensors of "
-            "its other parts are left out"
-        )
-    checkpoint, skeleton, warnings = as_parameters(files, checkpoint, skeleton)
-    warnings = [*notes, *warnings]
-    matched = match_checkpoint(skeleton, checkpoint)  # before the export, which takes long
+    part_of = "" if text is None else config["architectures"][0]
+    found = _match_untied(built, files, checkpoint, part_of, allow_remote_code)
+    skeleton, checkpoint, matched = found.skeleton, found.checkpoint, found.matched
+    warnings = [*_other_weights(folder, files), *found.warnings]
     leaves = [leaf for tensor in matched.values() for leaf in tensor.leaves]
     with ThreadPoolExecutor(1, "optc-digest") as pool:
         digest = pool.submit(digest_source, folder, leaves)
@@ -79,7 +72,8 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     if unused:
         warnings.append(f"{len(unused)} tensors of the checkpoint are not used, {unused[0]} first")
     if exported.fixed_rope:
-        max_context = _trained_context(built, max_context, folder)
+        trained = read_context(built, folder, scaled=False)
+        max_context = _trained_context(built, trained, folder)
         warnings.append(
             f"rotary frequencies are those of up to {max_context} tokens, to which the context is "
             "limited: beyond, they would change with the length and void cached keys"
@@ -95,6 +89,57 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
         warnings=warnings,
         max_context=max_context,
     )
+
+
+class _Matched(NamedTuple):
+    """A decoder and the tensors of a checkpoint that are its own."""
+
+    skeleton: Skeleton
+    checkpoint: Mapping[str, Tensor]
+    matched: dict[str, Tensor]
+    warnings: list[str]
+
+
+def _match_untied(
+    config: PretrainedConfig,
+    files: list[Path],
+    stored: Mapping[str, Tensor],
+    part_of: str,
+    allow_remote_code: bool,
+) -> _Matched:
+    """As `_match`; where two tensors differ that the config ties, both are used."""
+    try:
+        return _match(config, files, stored, part_of, allow_remote_code)
+    except TiedError as error:
+        if not config.tie_word_embeddings:
+            raise
+        config.tie_word_embeddings = False
+        found = _match(config, files, stored, part_of, allow_remote_code)
+        found.warnings.append(f"{error.message} ({error.where}): both are used, untied")
+        return found
+
+
+def _match(
+    config: PretrainedConfig,
+    files: list[Path],
+    stored: Mapping[str, Tensor],
+    part_of: str,
+    allow_remote_code: bool,
+) -> _Matched:
+    """Match the decoder of ``config``, which may be part of another class, with what is stored;
+    before the export, which takes long."""
+    with quiet():
+        skeleton = read_skeleton(config, len(stored), allow_remote_code=allow_remote_code)
+    own, notes = stored, []
+    if part_of:
+        own = text_tensors(skeleton, stored)
+        left_out = len(stored) - len(own)
+        notes.append(
+            f"the text part of {part_of}: {left_out} tensors of its other parts are left out"
+        )
+    checkpoint, skeleton, warnings = as_parameters(files, own, skeleton)
+    matched = match_checkpoint(skeleton, checkpoint)
+    return _Matched(skeleton, checkpoint, matched, [*notes, *warnings])
 
 
 def _other_weights(folder: Path, files: list[Path]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,6 +70,11 @@ class Linear:
     def name(self) -> str:
         """Name of the weight."""
         return self.initializer.name or self.weight.name or "weight"
+
+
+def weights_in(linear: Linear) -> int:
+    """How many numbers its weight has."""
+    return math.prod(linear.weight.rows_shape)
 
 
 def find_linear(node: ir.Node | None) -> Linear | None:

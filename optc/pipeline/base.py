@@ -30,6 +30,7 @@ class PassReport:
         facts: Figures that later stages or the report need (JSON values).
         settled: Options of later passes that follow from what was found, by ``pass.option``.
         warnings: What the user should know, one sentence each.
+        missed: Weights in places that did not get what was asked for.
     """
 
     count: int = 0
@@ -38,6 +39,7 @@ class PassReport:
     facts: dict[str, Any] = field(default_factory=dict)
     settled: dict[str, object] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    missed: int = 0
 
     def add(self, kind: str, count: int = 1) -> None:
         """Count ``count`` rewritten places of ``kind``."""
@@ -48,6 +50,27 @@ class PassReport:
         """Record why a candidate was left alone."""
         name = f"{node.name or node.op_type}: " if node is not None else ""
         self.skipped.append(name + reason)
+
+    def miss(self, node: ir.Node, reason: str, weights: int) -> None:
+        """Record why a candidate with so many weights did not get what was asked for."""
+        self.skip(node, reason)
+        self.missed += weights
+
+    def judge_missed(self, asked: int, what: str) -> None:
+        """Warn where more than a twentieth of the weights did not get what was asked for.
+
+        Args:
+            asked: Weights for which it was asked.
+            what: Was asked for: ``4 bits``.
+        """
+        share = self.missed / asked if asked else 0.0
+        if share > _MOST_MISSED:
+            first = next((text for text in self.skipped if "K=" in text), self.skipped[0])
+            self.warnings.append(f"{share:.0%} of the weights are not {what}; {first}")
+
+
+#: A smaller share of the weights goes without a warning.
+_MOST_MISSED = 0.05
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from optc.errors import InputError
-from optc.ir.linear import Linear
+from optc.ir.linear import Linear, weights_in
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import weights_of
@@ -126,10 +126,9 @@ def fitting(wanted: Scheme, linear: Linear, report: PassReport) -> Scheme:
         return wanted
     sizes = [g for g in GROUP_SIZES if g < wanted.group_size and columns % g == 0]
     scheme = replace(wanted, group_size=sizes[0]) if sizes else PER_CHANNEL
-    report.skip(
-        linear.matmul,
-        f"K={columns} of {linear.name} is not a multiple of {wanted.group_size}: {scheme.label}",
-    )
+    reason = f"K={columns} of {linear.name} is not a multiple of {wanted.group_size}"
+    missed = 0 if scheme.bits == wanted.bits else weights_in(linear)
+    report.miss(linear.matmul, f"{reason}: {scheme.label}", missed)
     return scheme
 
 

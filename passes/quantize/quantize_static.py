@@ -16,7 +16,7 @@ from optc.ir.emit import Emitter, dims_of
 from optc.ir.experts import find_expert_linear
 from optc.ir.functions.block_fp4 import BLOCK
 from optc.ir.graph import add_initializer, remove_unused, replace_node
-from optc.ir.linear import Linear, find_linear, head_of, sources
+from optc.ir.linear import Linear, find_linear, head_of, sources, weights_in
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.calibrate import input_range
@@ -111,17 +111,22 @@ class QuantizeStatic(Pass):
         store = calibration_of(model)
         factors = Factors(store) if self.method == "gptq" else None
         activations: dict[ir.Value, ir.Value] = {}
+        weights = 0
         for node in list(model.graph):
             linear = find_linear(node)
             if (experts := find_expert_linear(node)) is not None:
-                report.skip(node, f"{experts.linear.name}: experts have no static quantization")
+                reason = f"{experts.linear.name}: experts have no static quantization"
+                report.miss(node, reason, weights_in(experts.linear))
             if linear is None:
                 continue
             known = input_range(store, linear)
             why = self._reason_against(linear, head) or self._beyond_range(linear, known)
             if why or known is None:
                 not_calibrated = f"the input of {linear.name} is not calibrated"
-                report.skip(linear.matmul, why or not_calibrated)
+                meant = known is None or self._is_kept_head(linear, head)
+                report.miss(
+                    linear.matmul, why or not_calibrated, 0 if meant else weights_in(linear)
+                )
                 continue
             factor = None
             if factors is not None:
@@ -133,6 +138,8 @@ class QuantizeStatic(Pass):
                 _rewrite(model.graph, linear, known, _TYPES[self.dtype], activations, factor)
                 kind = f"{self.dtype} per channel, activations per tensor"
             report.add(f"{kind}, gptq" if factor else kind)
+            weights += weights_in(linear)
+        report.judge_missed(weights + report.missed, self.dtype)
         remove_unused(model)
         return report
 
@@ -150,9 +157,12 @@ class QuantizeStatic(Pass):
     def _group_size(self) -> int:
         return BLOCK if self.dtype == _BLOCK_FP4 else 0
 
+    def _is_kept_head(self, linear: Linear, head: Linear | None) -> bool:
+        return head is not None and linear.matmul is head.matmul and not self.head
+
     def _reason_against(self, linear: Linear, head: Linear | None) -> str:
         """Why a calibrated layer stays as it is; empty if it is quantized."""
-        if head is not None and linear.matmul is head.matmul and not self.head:
+        if self._is_kept_head(linear, head):
             return "the head stays float (head=false)"
         columns = linear.weight.rows_shape[1]
         if self.dtype == _BLOCK_FP4 and columns % BLOCK:

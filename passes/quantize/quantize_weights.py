@@ -12,7 +12,7 @@ import onnx_ir as ir
 from optc.errors import InputError
 from optc.ir.experts import feeds_router, find_expert_linear, find_expert_linears
 from optc.ir.graph import remove_unused
-from optc.ir.linear import Linear, find_linear, find_linears, head_of
+from optc.ir.linear import Linear, find_linear, find_linears, head_of, weights_in
 from optc.passes.quantize.activations.layers import named_weights, patterns_of
 from optc.passes.quantize.float_formats.codebook import STORED, store_layers
 from optc.passes.quantize.given.grids import GivenWeights, Keep
@@ -231,6 +231,8 @@ class QuantizeWeights(Pass):
         remove_unused(model)
         report.facts = work.facts()
         report.warnings += work.warnings()
+        asked = sum(weights_in(one) for one in layers if not feeds_router(one.output))
+        report.judge_missed(asked, f"of the {self.bits} bits that were asked for")
         return report
 
     def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:

@@ -69,6 +69,7 @@ FAMILIES = {
             **rope("linear", factor=4.0),
         },
         {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+        context=512,
     ),
     "llama-mqa-bias-yarn": Family(
         "Llama",

@@ -23,7 +23,7 @@ from optc.importer import ImportedModel, import_model
 from optc.importer.safetensors import StoredTensor
 from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize import Canonicalize
-from tests.importer.decoders import build, config_of, save
+from tests.importer.decoders import build, config_of, error, reference, run, save, tokens
 
 
 @pytest.fixture(scope="module")
@@ -299,10 +299,45 @@ def test_wrong_shape(broken: Path) -> None:
     raises(broken, r"shape \[80, 48\], the config says \[96, 48\]")
 
 
-def test_tied_tensors_that_differ(broken: Path) -> None:
-    edit_weights(broken, **{"lm_head.weight": torch.ones(97, 48)})
-    error = raises(broken, r"ties this tensor to model\.embed_tokens\.weight")
-    assert "tie_word_embeddings" in error.hint
+def test_tied_tensors_that_differ_are_both_used_as_by_transformers(broken: Path) -> None:
+    edit_weights(broken, **{"lm_head.weight": torch.randn(97, 48)})
+    model = transformers.AutoModelForCausalLM.from_pretrained(broken, dtype=torch.float32)
+    assert agrees(broken, model) == [
+        "the config ties this tensor to model.embed_tokens.weight, but the checkpoint has another "
+        f"({broken / 'model.safetensors'}: lm_head.weight): both are used, untied"
+    ]
+
+
+def agrees(folder: Path, model: transformers.PreTrainedModel) -> list[str]:
+    """The warnings of an import, which has the logits of ``model``."""
+    imported = import_model(folder)
+    Canonicalize().run(imported.model)
+    assert error(run(imported.model, tokens()), reference(model, tokens())) < 1e-4
+    return imported.warnings
+
+
+def test_a_wrapper_may_say_in_its_text_part_that_nothing_is_tied(tmp_path: Path) -> None:
+    """As Mistral Small 3.1, whose class says by itself that the head is the embedding."""
+    model = build(config_of("Mistral", tie_word_embeddings=False))
+    save(model, tmp_path)
+    renamed = {
+        f"language_model.{name}": tensor
+        for name, tensor in load_file(tmp_path / "model.safetensors").items()
+    }
+    (tmp_path / "model.safetensors").unlink()
+    save_file(renamed, tmp_path / "model.safetensors")
+    text = json.loads((tmp_path / "config.json").read_text())
+    assert text.pop("tie_word_embeddings", False) is False
+    wrapper = {
+        "architectures": ["Mistral3ForConditionalGeneration"],
+        "model_type": "mistral3",
+        "text_config": {**text, "tie_word_embeddings": False},
+        "vision_config": {"model_type": "pixtral", "hidden_size": 32, "num_hidden_layers": 1},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(wrapper))
+    warnings = agrees(tmp_path, model)
+    assert warnings[0].startswith("the text part of Mistral3ForConditionalGeneration: 0 tensors")
+    assert [text for text in warnings if text.endswith("both are used, untied")]
 
 
 def test_unknown_attention_is_named(tmp_path: Path) -> None:

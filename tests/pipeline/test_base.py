@@ -39,6 +39,19 @@ def test_the_report_counts_by_kind_and_keeps_reasons() -> None:
     assert report.skipped == ["hall: it is wet", "Tanh: it is open", "nobody is at home"]
 
 
+@pytest.mark.parametrize(("missed", "warned"), [(0, False), (5, False), (6, True), (100, True)])
+def test_a_share_that_did_not_get_what_was_asked_for_is_a_warning(
+    missed: int, warned: bool
+) -> None:
+    report = PassReport()
+    report.skip(None, "nobody is at home")
+    report.miss(ir.Node("", "MatMul", [], name="hall"), "K=3 is odd", missed)
+    report.judge_missed(100, "painted")
+    wanted = [f"{missed}% of the weights are not painted; hall: K=3 is odd"]
+    assert report.warnings == wanted * warned
+    PassReport().judge_missed(0, "painted")
+
+
 def test_only_options_that_differ_are_in_the_text_and_none_that_is_local() -> None:
     assert Paint().spec() == "paint"
     one = Paint("blue", 3, 0.25, dry=True, folder="/home/me")

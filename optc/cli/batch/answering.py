@@ -98,6 +98,7 @@ def _begun(
         "params": asdict(reader.params),
         "chat": reader.prompts.chat,
         "system": reader.prompts.system,
+        "chat_template_kwargs": dict(reader.prompts.chat_template_kwargs),
         "adapter": None if files.adapter is None else str(files.adapter),
         "engine": reader.settings.engine,
         "generation_defaults": reader.settings.generation_defaults,

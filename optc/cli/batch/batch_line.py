@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol
 
+from optc.cli.batch.openai_fields import take_variables
 from optc.cli.batch.openai_form import Conversing, OpenAIForm, is_openai, openai_request
 from optc.cli.generating.messages import check_messages
 from optc.cli.generating.prompts import PromptOptions
@@ -114,7 +115,8 @@ class LineReader:
         if isinstance(prompt, str):
             return self.prompts.prompt(prompt)
         if isinstance(prompt, Conversing):
-            return self.prompts.conversation(check_messages(prompt.messages, "messages"))
+            messages = check_messages(prompt.messages, "messages")
+            return self.prompts.conversation(messages, prompt.variables)
         if isinstance(prompt, Sequence) and all(type(token) is int for token in prompt):
             return list(prompt)
         raise InputError("not a prompt", where="prompt", hint="a text or a list of token ids")
@@ -145,7 +147,8 @@ def _plain_request(value: dict[str, Any]) -> tuple[object, dict[str, Any]]:
     if ("prompt" in changes) == ("messages" in changes):
         raise InputError("a line has a prompt or messages", where="line")
     if "messages" in changes:
-        return Conversing(changes.pop("messages")), changes
+        messages = changes.pop("messages")
+        return Conversing(messages, take_variables(changes)), changes
     return changes.pop("prompt"), changes
 
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from optc.cli.batch.openai_fields import asked, take_variables
 from optc.errors import InputError, OptcError
 
 if TYPE_CHECKING:
     from optc import RequestOutput, SamplingParams
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-#: Of a body, without meaning here.
-_IGNORED = ("model", "user", "metadata", "store", "service_tier", "stream_options")
 #: OpenAI's names of parameters that are called otherwise here.
 _RENAMED = {"max_completion_tokens": "max_tokens"}
 _REASONS = {"deadline": "length"}
@@ -27,9 +26,15 @@ _REASONS = {"deadline": "length"}
 
 @dataclass(frozen=True)
 class Conversing:
-    """What a line calls a conversation; not checked yet."""
+    """What a line calls a conversation; not checked yet.
+
+    Attributes:
+        messages: What it calls messages.
+        variables: Of the chat template.
+    """
 
     messages: object
+    variables: Mapping[str, Any] = field(default_factory=dict)
 
 
 def is_openai(value: Mapping[str, Any]) -> bool:
@@ -49,12 +54,10 @@ def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
     wanted = "messages" if url == CHAT else "prompt"
     if not isinstance(body, dict) or wanted not in body:
         raise InputError(f"it has no {wanted}", where="body")
-    fields: dict[str, Any] = body
-    changes = {_RENAMED.get(key, key): one for key, one in fields.items() if one is not None}
-    prompt = changes.pop(wanted)
-    for name in _IGNORED:
-        changes.pop(name, None)
-    if changes.pop("stream", False) is not False:
+    changes = {_RENAMED.get(key, key): one for key, one in asked(body).items()}
+    prompt = body[wanted]
+    changes.pop(wanted, None)
+    if "stream" in changes:
         raise InputError("answers in files do not stream", where="stream", hint="leave it out")
     if "logprobs" in changes or "top_logprobs" in changes:
         raise InputError(
@@ -63,7 +66,9 @@ def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
             hint='ask for them in plain lines: {"prompt": …, "logprobs": 1}',
         )
     changes |= _structure(changes.pop("response_format", {"type": "text"}))
-    return (Conversing(prompt) if url == CHAT else prompt), changes
+    if url != CHAT:
+        return prompt, changes
+    return Conversing(prompt, take_variables(changes)), changes
 
 
 def _structure(form: object) -> dict[str, Any]:

@@ -90,6 +90,7 @@ class Conversation:
         engine: Answers.
         params: How.
         terms: How requests are served.
+        variables: Of the chat template.
         messages: All messages so far.
         speed: Figures of all answers.
     """
@@ -97,6 +98,7 @@ class Conversation:
     engine: Engine
     params: SamplingParams
     terms: Mapping[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, Any] = field(default_factory=dict)
     messages: Messages = field(default_factory=list)
     speed: Speed = field(default_factory=Speed)
 
@@ -119,7 +121,7 @@ class Conversation:
         handle = None
         try:
             with _interrupts_held():
-                handle = self.engine.submit(Chat(asked), self.params, **self.terms)
+                handle = self.engine.submit(Chat(asked, self.variables), self.params, **self.terms)
             for delta in handle:
                 show(delta.text)
         except KeyboardInterrupt:

@@ -10,6 +10,7 @@ import click
 
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.generating.messages import read_messages, with_system
+from optc.cli.generating.prompts import template_option
 from optc.cli.generating.sampling import (
     CHAT_DEFAULTS,
     CHAT_NAMES,
@@ -47,6 +48,7 @@ _SERVED = (
     metavar="FILE",
     help="Go on from the conversation in this file, as /save writes it.",
 )
+@template_option
 @sampling_options(CHAT_DEFAULTS, CHAT_NAMES)
 @add_options(ServeSettings, *_SERVED)
 @click.option(
@@ -73,6 +75,7 @@ def command(
 
     settings = ServeSettings(**{name: options.pop(name) for name in _SERVED})
     params = sampling_params(options, CHAT_DEFAULTS)
+    variables = options.pop("chat_template_kwargs")
     said = [] if messages is None else read_messages(messages)
     begun = with_system(said, system)
     with load(artifact, settings) as engine:
@@ -81,7 +84,7 @@ def command(
         if sys.stdin.isatty():
             length = f"{engine.max_context} tokens of context"
             click.echo(visible(f"{engine.info}, {length}; /help lists commands"), err=True)
-        code = converse(Conversation(engine, params, terms, begun), typed_line)
+        code = converse(Conversation(engine, params, terms, variables, begun), typed_line)
     if not sys.stdin.isatty():  # who types has seen what was wrong
         click.get_current_context().exit(code)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from optc.cli.generating.messages import Messages, parse_messages, with_system
-from optc.cli.option_values import read_text
+from optc.cli.option_values import json_object, read_text
 from optc.cli.valid_text import valid_text
 from optc.errors import InputError
 
@@ -34,6 +35,7 @@ class PromptOptions:
         messages: Files that hold one conversation each.
         chat: Prompts are what a user says in a conversation.
         system: What the system says first in each conversation; makes prompts conversations.
+        chat_template_kwargs: Variables of the chat template in all conversations.
     """
 
     prompts: tuple[str, ...] = ()
@@ -41,6 +43,7 @@ class PromptOptions:
     messages: tuple[Path, ...] = ()
     chat: bool = False
     system: str | None = None
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def taken(cls, options: dict[str, Any]) -> PromptOptions:
@@ -80,16 +83,33 @@ class PromptOptions:
             return text
         return self.conversation([{"role": "user", "content": text}])
 
-    def conversation(self, messages: Messages) -> Prompt:
-        """A conversation, which begins with what the system says."""
+    def conversation(
+        self, messages: Messages, variables: Mapping[str, Any] = MappingProxyType({})
+    ) -> Prompt:
+        """A conversation, which begins with what the system says.
+
+        Args:
+            messages: Its messages.
+            variables: Of the chat template, beside and before those of all conversations.
+        """
         from optc.runtime.requests.prompts import Chat
 
-        return Chat(with_system(messages, self.system))
+        variables = {**self.chat_template_kwargs, **variables}
+        return Chat(with_system(messages, self.system), variables)
+
+
+template_option = click.option(
+    "--chat-template-kwargs",
+    callback=json_object,
+    metavar="JSON",
+    help='Variables of the chat template: {"enable_thinking": false}.',
+)
 
 
 def prompt_options(command: Command) -> Command:
     """Add the options of `PromptOptions` to a command."""
     for option in (
+        template_option,
         click.option(
             "--system", callback=valid_text, help="What the system says first; implies --chat."
         ),

@@ -9,6 +9,7 @@ from typing import Any
 from optc.driver.compiling.engines import EngineTarget, engine_name
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
+from optc.importer.text_model.rope import lengthened
 from optc.importer.text_model.stated import decoder_part
 from optc.machine import this_machine
 from optc.recipe import Recipe
@@ -33,7 +34,10 @@ def check_config(source: Path, max_context: int | None, self_draft: int | str | 
         _number(config, key) for key in ("max_position_embeddings", "num_hidden_layers")
     )
     if max_context is not None and context is not None:
-        check_context(max_context, context)
+        part = decoder_part(config)
+        rope = part.get("rope_parameters") or part.get("rope_scaling")
+        original = part.get("original_max_position_embeddings")
+        check_context(max_context, lengthened(context, rope, original))
     if isinstance(self_draft, int) and layers is not None:
         check_layers(self_draft, layers)
 

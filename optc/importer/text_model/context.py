@@ -7,6 +7,7 @@ from pathlib import Path
 from transformers import PretrainedConfig
 
 from optc.errors import InputError
+from optc.importer.text_model.rope import lengthened
 
 #: The first that a configuration has is the model's own.
 _NAMES = (
@@ -19,8 +20,13 @@ _NAMES = (
 )
 
 
-def read_context(config: PretrainedConfig, folder: Path) -> int:
+def read_context(config: PretrainedConfig, folder: Path, *, scaled: bool = True) -> int:
     """Longest sequence in tokens.
+
+    Args:
+        config: The decoder's.
+        folder: The model's.
+        scaled: Behind a rotary scaling; without it what the configuration calls the length.
 
     Raises:
         InputError: The configuration of the model in ``folder`` does not say.
@@ -34,4 +40,5 @@ def read_context(config: PretrainedConfig, folder: Path) -> int:
             where=str(folder / "config.json"),
             hint='add "max_position_embeddings": the number of tokens that it was trained for',
         )
-    return tokens
+    rope = getattr(text, "rope_parameters", None)
+    return lengthened(tokens, rope) if scaled else tokens

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from optc.ir.linear import Linear
+from optc.ir.linear import Linear, weights_in
 from optc.passes.prune.weights.amounts import Amount, LayerAmounts
 from optc.passes.prune.weights.kept import find_pruned, keep_pruned
 from optc.passes.prune.weights.masks import Float32
@@ -99,7 +99,7 @@ class PruneLayers:
                 self.report.skip(linear.matmul, "it stays dense (sparsity=0)")
             elif not amount.fits(columns):
                 reason = f"K={columns} of {linear.name} is not a multiple of {amount.of}"
-                self.report.skip(linear.matmul, f"{reason}: it stays dense")
+                self.report.miss(linear.matmul, f"{reason}: it stays dense", weights_in(linear))
             else:
                 found.setdefault(amount, []).append(linear)
         return found

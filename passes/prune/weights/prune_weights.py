@@ -190,6 +190,7 @@ class PruneWeights(ReadsText):
         for readers in by_input(linears).values():
             layers(readers, None, {})
         report.facts = layers.facts()
+        report.judge_missed(layers.weights + report.missed, "pruned")
         return report
 
     def _by_inputs(self, model: ir.Model, tokens: Int32, store: CalibrationStore) -> PassReport:
@@ -211,6 +212,7 @@ class PruneWeights(ReadsText):
             **stages.adequacy.facts(),
         }
         report.warnings = stages.adequacy.warnings()
+        report.judge_missed(layers.weights + report.missed, "pruned")
         return report
 
 

@@ -10,7 +10,7 @@ from optc.ir.emit import Emitter
 from optc.ir.experts import find_expert_linears
 from optc.ir.functions import make_node
 from optc.ir.graph import add_initializer, replace_node
-from optc.ir.linear import Linear, find_linears, head_of, sources
+from optc.ir.linear import Linear, find_linears, head_of, sources, weights_in
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.float_formats.block_fp4 import largest, tensor_scale
@@ -39,9 +39,8 @@ def store_layers(model: ir.Model, form: Format, factors: Factors | None, where: 
     report, head = PassReport(), head_of(model)
     weights = bits = 0
     for experts in find_expert_linears(model.graph):
-        report.skip(
-            experts.linear.matmul, f"experts are not stored in {form.name}: they stay float"
-        )
+        reason = f"experts are not stored in {form.name}: they stay float"
+        report.miss(experts.linear.matmul, reason, weights_in(experts.linear))
     for linear in find_linears(model):
         rows, columns = linear.weight.rows_shape
         if head is not None and linear.matmul is head.matmul:
@@ -50,7 +49,7 @@ def store_layers(model: ir.Model, form: Format, factors: Factors | None, where: 
         if form.group_size and columns % form.group_size:
             size = form.group_size
             reason = f"K={columns} of {linear.name} is not a multiple of {size}: it stays float"
-            report.skip(linear.matmul, reason)
+            report.miss(linear.matmul, reason, rows * columns)
             continue
         factor = None
         if factors is not None:
@@ -59,6 +58,7 @@ def store_layers(model: ir.Model, form: Format, factors: Factors | None, where: 
         report.add(f"{form.label}, gptq" if factors else form.label)
         weights += rows * columns
         bits += rows * (columns * form.bits + _groups(columns, form) * form.scale_bits)
+    report.judge_missed(weights + report.missed, form.name)
     report.facts = {"weights": weights, "bits_per_weight": bits / weights if weights else 0.0}
     return report
 

@@ -44,6 +44,15 @@ def test_context_and_layers_of_the_config(tmp_path: Path) -> None:
         check_config(tmp_path, None, 3)
 
 
+def test_a_rotary_scaling_lengthens_the_context(tmp_path: Path) -> None:
+    part = {"max_position_embeddings": 64, "rope_scaling": {"type": "yarn", "factor": 4}}
+    for config in (part, {"text_config": part}):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        check_config(tmp_path, 256, None)
+        with pytest.raises(InputError, match="257 tokens exceed the model's own context of 256"):
+            check_config(tmp_path, 257, None)
+
+
 def test_bounds() -> None:
     check_context(5, 5)
     check_context(2, 5)

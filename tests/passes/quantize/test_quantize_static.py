@@ -99,6 +99,8 @@ def test_nvfp4_text() -> None:
     report = QuantizeStatic(dtype="nvfp4", head=True).run(model)
     assert report.details == {"NVFP4 in blocks of 16, activations too": 1}
     assert report.skipped[0].endswith("K=24 of v is not a multiple of 16: it stays float")
+    (warning,) = report.warnings
+    assert warning.startswith("43% of the weights are not nvfp4; ")
     assert nodes_text(model) == expected(
         """\
         y = optc.BlockFp4MatMul (x, w.quantized, w.scale, w.global_scale,\

@@ -238,6 +238,19 @@ def test_groups_that_do_not_divide_fall_back() -> None:
         "a: K=48 of odd is not a multiple of 64: int8 per channel",
         "b: K=96 of even is not a multiple of 64: int4 groups of 32",
     ]
+    assert report.warnings == [
+        "40% of the weights are not of the 4 bits that were asked for; a: K=48 of odd is not a "
+        "multiple of 64: int8 per channel"
+    ]
+
+
+@pytest.mark.parametrize(("width", "warned"), [(640, True), (960, False)])
+def test_a_twentieth_of_other_bits_goes_without_a_warning(width: int, warned: bool) -> None:
+    nodes = "a = MatMul (x, odd)\ny = MatMul (a, even)"
+    weights = {"odd": f32(48, 64), "even": f32(64, width)}
+    model = model_of(f"g (float[S,48] x) => (float[S,{width}] y)", nodes, weights)
+    report = QuantizeWeights(bits=4, group_size=32, head_bits=4).run(model)
+    assert bool(report.warnings) == warned
 
 
 def test_tied_embedding_is_the_quantized_head() -> None:

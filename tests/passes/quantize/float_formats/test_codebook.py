@@ -67,6 +67,9 @@ def test_layers_become_one_operator_and_the_head_stays(name: str) -> None:
     assert report.skipped[-1].endswith(f"the head stays float: {name} is for layers")
     if not fits:
         assert report.skipped[0].endswith("K=32 of u is not a multiple of 64: it stays float")
+    assert [w.partition(";")[0][-20:] for w in report.warnings] == [
+        f"the weights are not {name}"[-20:]
+    ] * (not fits)
     x = f32(3, 128)
     (found,) = run(model, {"x": x})
     second_weight = _stored(name, weights["u"]) if fits else weights["u"]

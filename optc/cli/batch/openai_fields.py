@@ -1,0 +1,91 @@
+"""Fields of OpenAI's requests that ask for nothing, and those that are for the chat template.
+
+Clients send many fields with the value that means "off". Fields are those of OpenAI's schema of
+completions and chat completions, and those that vLLM's server adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from optc.errors import InputError
+
+#: Without meaning for an answer in a file, whatever they are.
+_IGNORED = frozenset(
+    {
+        "metadata",
+        "model",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "request_id",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "stream_options",
+        "user",
+    }
+)
+#: Values that ask for nothing.
+NEUTRAL: dict[str, tuple[object, ...]] = {
+    "add_generation_prompt": (True,),
+    "best_of": (1,),
+    "continue_final_message": (False,),
+    "echo": (False,),
+    "function_call": ("none", "auto"),
+    "functions": ([],),
+    "include_stop_str_in_output": (False,),
+    "logprobs": (False,),
+    "min_tokens": (0,),
+    "modalities": (["text"], []),
+    "prompt_logprobs": (0,),
+    "seed": (-1,),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "stop": ("", []),
+    "stop_token_ids": ([],),
+    "stream": (False,),
+    "suffix": ("",),
+    "tool_choice": ("none", "auto"),
+    "top_logprobs": (0,),
+    "use_beam_search": (False,),
+    "verbosity": ("medium",),
+}
+#: Variables of the chat template that are fields of their own.
+_VARIABLES = ("documents", "reasoning_effort", "tools")
+_MORE_VARIABLES = "chat_template_kwargs"
+
+
+def asked(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a body that ask for something."""
+    found = {
+        name: value
+        for name, value in body.items()
+        if value is not None and name not in _IGNORED and not _is_neutral(name, value)
+    }
+    if "logprobs" not in found:
+        found.pop("top_logprobs", None)
+    if found.get("top_p") == 0:  # of no probability: the likeliest token alone
+        found |= {"top_p": 1.0, "top_k": 1}
+    if body.get("tool_choice") == "none" or found.get("tools") == []:
+        found.pop("tools", None)
+    return found
+
+
+def _is_neutral(name: str, value: object) -> bool:
+    """As `NEUTRAL` says, where 0 is not False."""
+    return any(type(value) is type(one) and value == one for one in NEUTRAL.get(name, ()))
+
+
+def take_variables(fields: dict[str, Any]) -> dict[str, Any]:
+    """The variables of the chat template, which are taken out of ``fields``.
+
+    Raises:
+        InputError: They are no mapping.
+    """
+    more = fields.pop(_MORE_VARIABLES, None) or {}
+    if not isinstance(more, Mapping):
+        raise InputError("not an object", where=_MORE_VARIABLES, hint='{"enable_thinking": false}')
+    named = {name: fields.pop(name) for name in _VARIABLES if name in fields}
+    return {**named, **more}
