@@ -28,7 +28,7 @@ from typing import Generic
 
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.scheduling.chunks import Chunk, R, Rows, pending
-from optc.runtime.scheduling.policy import order, place, rank
+from optc.runtime.scheduling.policy import beside, order, place, rank
 from optc.runtime.scheduling.waiting import WaitingQueue
 
 
@@ -85,7 +85,8 @@ class Scheduler(Generic[R]):
 
     def add(self, request: R) -> None:
         """Queue a request; ids must ascend, and the completions of one prompt come together."""
-        request.rank = rank(request.priority, self._steps, request.leader_id)
+        leader = request.leader_id
+        request.rank = rank(request.priority, self._steps, leader, request.id - leader)
         self._waiting.add(request)
 
     def remove(self, request: R) -> None:
@@ -176,7 +177,7 @@ class Scheduler(Generic[R]):
         Returns:
             The copies that must be made before its next step.
         """
-        child.rank, child.num_computed = parent.rank, 0
+        child.rank, child.num_computed = beside(parent.rank, child.id - parent.id), 0
         if parent in self._running and len(self._running) < self.max_running:
             copies = self.blocks.fork(parent.tables, child.tables, parent.num_computed)
             if copies is not None:
