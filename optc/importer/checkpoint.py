@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError, UnsupportedError
+from optc.foreign.file import is_file
 from optc.importer.conversion.tensor import Tensor
 from optc.importer.gguf.file import SUFFIX, files_of, read_gguf
 from optc.importer.json_file import read_object
@@ -68,9 +69,11 @@ def shard_names(index: Path) -> list[str]:
 def _indexed_files(folder: Path, index: Path) -> list[Path]:
     names = shard_names(index)
     for name in names:
-        if not (folder / name).is_file():
+        if not is_file(folder / name):
             raise InputError(
-                f"shard {name} is missing", where=str(folder), hint=f"{INDEX} names it; get it too"
+                f"shard {name[:100]} is missing",
+                where=str(folder),
+                hint=f"{INDEX} names it; get it too",
             )
     return [folder / name for name in names]
 
