@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from optc.driver.ladder.plan import plan_ladder as plan_ladder
     from optc.driver.plan import plan as plan
     from optc.errors import ArtifactError as ArtifactError
+    from optc.errors import BusyError as BusyError
     from optc.errors import EngineError as EngineError
     from optc.errors import GateError as GateError
     from optc.errors import InputError as InputError
@@ -52,6 +53,7 @@ _HOMES = {
     "plan": "optc.driver.plan",
     "plan_ladder": "optc.driver.ladder.plan",
     "ArtifactError": "optc.errors",
+    "BusyError": "optc.errors",
     "EngineError": "optc.errors",
     "GateError": "optc.errors",
     "InputError": "optc.errors",

@@ -92,6 +92,13 @@ class UnavailableError(OptcError):
     exit_code = 3
 
 
+class BusyError(OptcError):
+    """As many requests wait as may (``max_waiting``); the same request may be made again later."""
+
+    kind = "busy"
+    exit_code = 3
+
+
 class EngineError(OptcError, RuntimeError):
     """A loaded engine failed or was closed; its cause, if any, is the original exception."""
 

@@ -6,6 +6,7 @@ Only glibc is told to give freed memory back; other C libraries are left alone.
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,17 @@ def give_back_freed() -> None:
     trim = _function("malloc_trim")
     if trim is not None:
         trim(0)
+
+
+def addresses_left() -> int | None:
+    """Bytes of addresses that this process may still take (``ulimit -v``); None is no limit."""
+    import resource  # where there is no such module, there is no such limit
+
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if most == resource.RLIM_INFINITY:
+        return None
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return max(0, most - pages * mmap.PAGESIZE)
 
 
 @contextmanager

@@ -87,3 +87,13 @@ def filled(size: int) -> ctypes.c_void_p:
     piece = ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size)))
     ctypes.memset(piece, 1, size)
     return piece
+
+
+def test_a_limit_of_addresses_is_known() -> None:
+    code = (
+        "import resource; from optc.process_memory import addresses_left as left; "
+        "from optc.system.available import available_memory; assert left() is None; "
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31)); "
+        "print(0 < left() < 1 << 31 and available_memory() <= left() + (64 << 20))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"

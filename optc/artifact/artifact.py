@@ -24,6 +24,7 @@ from optc.artifact.parse_manifest import parse_manifest
 from optc.artifact.report import Report, read_report
 from optc.artifact.verify import check_files, contents_checked_beside
 from optc.errors import ArtifactError, InputError, NoArtifactError
+from optc.foreign.file import read_file
 from optc.machine import Machine, this_machine
 
 Verify = Literal["full", "size"]
@@ -158,7 +159,9 @@ class Artifact:
             return ""
         path = self.files.path(tokenizer.chat_template, "the tokenizer")
         try:
-            return path.read_text(encoding="utf-8")
+            return read_file(path).decode("utf-8")
+        except OSError as error:
+            raise ArtifactError(f"cannot be read: {error.strerror}", where=str(path)) from error
         except UnicodeDecodeError as error:
             raise ArtifactError(f"is not UTF-8: {error.reason}", where=str(path)) from error
 

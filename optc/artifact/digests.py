@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from optc.artifact.manifest import FileEntry, Pieces
+from optc.foreign.file import open_file
 from optc.target import usable_threads
 
 #: Bytes of a piece where files are written: enough that waiting for Python's lock before each is
@@ -40,7 +41,7 @@ def range_sha256(path: Path, start: int, stop: int) -> str:
         ValueError: It is shorter than ``stop``.
     """
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         for at in range(start, stop, _MAPPED):
             length = min(_MAPPED, stop - at)
             with mmap.mmap(stream.fileno(), length, access=mmap.ACCESS_READ, offset=at) as mapped:

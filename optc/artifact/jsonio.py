@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import math
-import os
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from optc.errors import ArtifactError
+from optc.foreign.file import read_file
 from optc.safe_json import JSONError, parse_json
 
 T = TypeVar("T")
@@ -47,13 +46,8 @@ def read_json(path: Path) -> dict[str, Any]:
             (`optc.safe_json`).
     """
     where = str(path)
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(path, flags)
-        with open(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ArtifactError("is no regular file", where=where)
-            text = stream.read()
+        text = read_file(path, follow=False)
     except OSError as error:
         linked = error.errno == errno.ELOOP  # what O_NOFOLLOW makes of a symbolic link
         problem = "is a symbolic link" if linked else f"cannot be read: {error.strerror}"

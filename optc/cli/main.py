@@ -21,6 +21,7 @@ from optc.cli.streams import OutputError, ReaderLeftError, abandon_stdout, guard
 from optc.errors import EngineError, InputError, OptcError
 from optc.logs.logger import logger
 from optc.suggest import near, nearest
+from optc.system.no_memory import memory_error, no_memory
 
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
@@ -149,6 +150,8 @@ def _run(arguments: Sequence[str], as_json: bool) -> int:
     except click.ClickException as error:
         return _print_error(InputError(error.format_message()), as_json)
     except EngineError as error:  # its cause may be a bug
+        if no_memory(error):
+            return _print_error(memory_error(), as_json)
         traceback.print_exc()
         return _print_error(error, as_json)
     except OptcError as error:
@@ -160,6 +163,8 @@ def _run(arguments: Sequence[str], as_json: bool) -> int:
     except _Terminated:
         return _print_stop(TerminatedError("terminated"), as_json)
     except Exception as error:  # noqa: BLE001 - the outermost frame: everything else is a bug
+        if no_memory(error):
+            return _print_error(memory_error(), as_json)
         return _print_bug(error, as_json)
     return outcome if isinstance(outcome, int) else 0
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError, UnsupportedError
+from optc.foreign.file import is_file
 from optc.importer.conversion.tensor import Tensor
 from optc.importer.gguf.file import SUFFIX, files_of, read_gguf
 from optc.importer.json_file import read_object
@@ -119,9 +120,9 @@ def shard_names(index: Path) -> list[str]:
 def _indexed_files(folder: Path, index: Path) -> list[Path]:
     names = shard_names(index)
     for name in names:
-        if not (folder / name).is_file():
+        if not is_file(folder / name):
             raise InputError(
-                f"shard {name} is missing",
+                f"shard {name[:100]} is missing",
                 where=str(folder),
                 hint=f"{index.name} names it; get it too",
             )

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
-from optc.safe_json import MAX_BYTES, JSONError, parse_json
+from optc.foreign.file import read_file
+from optc.safe_json import JSONError, parse_json
 
 
 def read_object(file: Path, *, hint: str = "", finite: bool = True) -> dict[str, Any]:
@@ -21,10 +22,7 @@ def read_object(file: Path, *, hint: str = "", finite: bool = True) -> dict[str,
         InputError: The file cannot be read, is too large, or holds no such object.
     """
     try:
-        size = file.stat().st_size
-        if size > MAX_BYTES:
-            raise JSONError(f"it has {size} bytes, more than the {MAX_BYTES} that are read")
-        value = parse_json(file.read_bytes(), finite=finite)
+        value = parse_json(read_file(file), finite=finite)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=hint) from error
     except JSONError as error:

@@ -7,6 +7,7 @@ and the kernel may drop them (format: https://huggingface.co/docs/safetensors).
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
+from optc.foreign.file import open_file
 from optc.ir.stacked_weights import Box
 from optc.safe_json import JSONError, parse_json
 
@@ -143,8 +145,8 @@ def read_header(file: Path, *, every: bool = False) -> dict[str, StoredTensor]:
 
 def _load_header(file: Path) -> tuple[dict[str, Any], int, int]:
     try:
-        size = file.stat().st_size
-        with file.open("rb") as stream:
+        with open_file(file) as stream:
+            size = os.fstat(stream.fileno()).st_size
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > min(size - 8, _HEADER_LIMIT_BYTES):
                 raise InputError(

@@ -13,6 +13,7 @@ from typing import BinaryIO
 import numpy as np
 
 from optc.errors import InputError
+from optc.foreign.file import open_file
 from optc.importer.checkpoint import checkpoint_files
 from optc.importer.conversion.tensor import Leaf
 from optc.importer.quantized.settings import MODELOPT_FILE
@@ -92,7 +93,7 @@ def digest_files(files: Mapping[str, Path], weights: Iterable[Leaf] = ()) -> str
 def _digest(file: Path, checked: list[Leaf]) -> str:
     """sha256 (hex) of a file; ``checked`` are in the order in which they lie in it."""
     digest = hashlib.sha256()
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         for tensor in checked:
             for piece in _pieces(stream, tensor.offset - stream.tell()):
                 digest.update(piece)

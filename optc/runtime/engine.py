@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from optc.errors import OptcError
 from optc.executable.executable import EngineSpec
 from optc.runtime.adapters.loading import load_adapter
 from optc.runtime.engine_info import EngineInfo
@@ -67,7 +68,7 @@ class Engine:
         opening = CoreFactory(
             open_executable, self.settings, drafting or Drafting(), self.eos_token_ids
         )
-        self._worker = Worker(opening)
+        self._worker = Worker(opening, self.settings.max_waiting)
         self.spec: EngineSpec = opening.spec
         self.kv_plan: KVPlan = opening.plan
         self._adapters = opening.adapters
@@ -115,6 +116,7 @@ class Engine:
                 is not that of the prompts, or the salt, the priority or the deadline is not
                 allowed.
             RequestTypeError: Prompts or params are of a wrong type, whatever ``on_error`` is.
+            BusyError: More requests would wait than ``max_waiting`` allows.
             EngineError: The engine failed or is closed, or this is a fork of its process.
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
@@ -125,7 +127,7 @@ class Engine:
         prepared = prepare_all(self._intake, requests, on_error)
         submissions = [entry for entry in prepared if isinstance(entry, Submission)]
         try:
-            self._worker.submit(submissions)
+            self._hand_in(submissions)
             return [
                 entry.handle.result() if isinstance(entry, Submission) else entry
                 for entry in prepared
@@ -178,13 +180,14 @@ class Engine:
             RequestError: The prompt, the params, the priority or the deadline is invalid, or no
                 such adapter is loaded.
             RequestTypeError: The prompt or the params are of a wrong type.
+            BusyError: More requests would wait than ``max_waiting`` allows.
             EngineError: The engine failed or is closed, or this is a fork of its process.
             UnavailableError: Structured output is wanted and llguidance is not installed.
         """
         self._worker.check()
         submission = self._intake.submission(as_request(prompt, params, terms))
         submission.handle.keep(self)
-        self._worker.submit([submission])
+        self._hand_in([submission])
         return submission.handle
 
     async def asubmit(
@@ -234,6 +237,15 @@ class Engine:
                 yield delta
         finally:
             handle.cancel()
+
+    def _hand_in(self, submissions: list[Submission]) -> None:
+        try:
+            self._worker.submit(submissions)
+        except OptcError as error:
+            for submission in submissions:
+                self._intake.discard(submission)
+                submission.handle.fail(error)
+            raise
 
     @property
     def adapters(self) -> tuple[str, ...]:

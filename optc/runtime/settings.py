@@ -30,6 +30,8 @@ class ServeSettings:
         token_budget: Most rows of one step; None is the engine's limit.
         max_sequences: Most requests that are served at once, others wait; None is the engine's
             limit.
+        max_waiting: Most requests whose first step is not over; one more is refused at once
+            (`optc.BusyError`), so that a service can turn clients away. None is no bound.
         prefill_chunk: Most rows of a step that prompts get while others decode, which bounds how
             long new prompts hold up running answers; None leaves that to ``token_budget``.
         block_size: Tokens of a KV block; None chooses.
@@ -74,6 +76,7 @@ class ServeSettings:
     max_sequences: int | None = option(
         None, "Most texts at once [the engine's limit].", kind="count", metavar="N"
     )
+    max_waiting: int | None = None
     prefill_chunk: int | None = option(
         None, "Most rows of a step for prompts while others decode.", kind="count", metavar="N"
     )
@@ -113,6 +116,8 @@ class ServeSettings:
             count = getattr(self, name)
             if one.kind == "count" and count is not None:
                 _check_count(name, count)
+        if self.max_waiting is not None:
+            _check_count("max_waiting", self.max_waiting)
         if isinstance(self.kv_memory, str):
             object.__setattr__(self, "kv_memory", parse_bytes(self.kv_memory, "kv_memory"))
 

@@ -21,7 +21,7 @@ def test_json_is_written_and_read_back(tmp_path: Path) -> None:
     assert read_json(tmp_path / "f") == value
     with pytest.raises(ArtifactError, match="cannot be read: No such file"):
         read_json(tmp_path / "absent")
-    with pytest.raises(ArtifactError, match="Is a directory"):
+    with pytest.raises(ArtifactError, match="it is no regular file"):
         read_json(tmp_path)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.errors import InputError, SignatureError, UnavailableError
+from optc.foreign.file import read_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import (
@@ -130,7 +131,7 @@ class PublicKey:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
 

@@ -18,6 +18,7 @@ from optc.artifact.trust.names import PROVENANCE_NAME, SBOM_NAME, SIGNATURE_NAME
 from optc.artifact.trust.statement import file_statement, signed_digests
 from optc.artifact.trust.texts import trust_texts
 from optc.errors import ArtifactError, InputError, SignatureError
+from optc.foreign.file import read_file
 from optc.safe_json import JSONError, parse_json
 
 
@@ -115,7 +116,7 @@ def _digests(artifact: Artifact, *others: str) -> dict[str, str]:
     for name in (MANIFEST_NAME, PROVENANCE_NAME, SBOM_NAME, *others):
         path = artifact.path / name
         if path.is_file() and not path.is_symlink():
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            found[name] = hashlib.sha256(read_file(path)).hexdigest()
     return found
 
 

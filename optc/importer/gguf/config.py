@@ -13,6 +13,7 @@ from transformers.modeling_gguf_pytorch_utils import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from optc.errors import InputError, UnsupportedError
+from optc.foreign.errors import foreign_errors
 from optc.importer.gguf.file import open_gguf
 
 ARCHITECTURE = "general.architecture"
@@ -52,6 +53,11 @@ def read_gguf_config(file: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """
     where = str(file)
     open_gguf(file)  # with our words where it is damaged
+    with foreign_errors(where, "the metadata is not complete", "download it again"):
+        return _config(file, metadata, where)
+
+
+def _config(file: Path, metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
     try:
         config = dict(load_gguf_checkpoint(str(file))["config"])
     except (ValueError, NotImplementedError) as error:
@@ -59,10 +65,6 @@ def read_gguf_config(file: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
             f"transformers does not take it: {error}",
             where=where,
             hint="compile the model's folder with safetensors instead",
-        ) from error
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"the metadata is not complete: {type(error).__name__}: {error}", where=where
         ) from error
     config.pop("_model_name_or_path", None)
     config |= _experts(config.get("model_type"), metadata, where)

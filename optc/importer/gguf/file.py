@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optc.errors import InputError, UnavailableError, UnsupportedError
+from optc.foreign.errors import foreign_errors
+from optc.foreign.file import is_file
 from optc.importer.gguf.structure import check_structure
 from optc.importer.gguf.tensor import GgufTensor
 
@@ -20,17 +22,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".gguf"
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.ASCII)
-#: What the package raises at files that are damaged.
-_DAMAGED = (
-    ValueError,
-    KeyError,
-    IndexError,
-    TypeError,
-    OverflowError,
-    OSError,
-    MemoryError,
-    struct.error,
-)
+_UNREADABLE, _AGAIN = "not a GGUF file that can be read", "download it again"
 
 
 def check_package() -> None:
@@ -76,8 +68,8 @@ def open_gguf(file: Path) -> GGUFReader:
         UnavailableError: The package is missing.
     """
     check_package()
-    changed = file.stat().st_mtime_ns if file.is_file() else None
-    return _opened(file, file.resolve(), changed)
+    changed = file.stat().st_mtime_ns if is_file(file) else None
+    return _opened(file, Path(os.path.realpath(file)), changed)
 
 
 @lru_cache(maxsize=2)  # a compile looks at the header several times, and it takes seconds
@@ -86,21 +78,22 @@ def _opened(file: Path, place: Path, changed: int | None) -> GGUFReader:
     check_structure(file)
     from optc.importer.gguf.reader import PlainReader
 
-    try:
+    with foreign_errors(str(file), _UNREADABLE, _AGAIN):
         return PlainReader(file)
-    except _DAMAGED as error:
-        raise InputError(
-            f"not a GGUF file that can be read: {type(error).__name__}: {error}",
-            where=str(file),
-            hint="download it again",
-        ) from error
 
 
 def metadata_of(reader: GGUFReader, prefix: str = "") -> dict[str, Any]:
-    """The metadata whose keys begin with ``prefix``, by key."""
-    return {
-        name: field.contents() for name, field in reader.fields.items() if name.startswith(prefix)
-    }
+    """The metadata whose keys begin with ``prefix``, by key.
+
+    Raises:
+        InputError: A value is none of its type, such as a text that is not UTF-8; names the key.
+    """
+    found = {}
+    for name, field in reader.fields.items():
+        if name.startswith(prefix):
+            with foreign_errors(f"key {name[:100]!r}", _UNREADABLE, _AGAIN):
+                found[name] = field.contents()
+    return found
 
 
 def read_gguf(files: Sequence[Path]) -> dict[str, GgufTensor]:
@@ -113,15 +106,16 @@ def read_gguf(files: Sequence[Path]) -> dict[str, GgufTensor]:
     found: dict[str, GgufTensor] = {}
     for file in files:
         for one in open_gguf(file).tensors:
-            tensor = GgufTensor(
-                file,
-                one.name,
-                one.tensor_type.name,
-                tuple(int(size) for size in reversed(one.shape.tolist())),
-                int(one.data_offset),
-                int(one.n_bytes),
-            )
-            _check(tensor, file.stat().st_size)
+            with foreign_errors(str(file), _UNREADABLE, _AGAIN):
+                tensor = GgufTensor(
+                    file,
+                    one.name,
+                    one.tensor_type.name,
+                    tuple(int(size) for size in reversed(one.shape.tolist())),
+                    int(one.data_offset),
+                    int(one.n_bytes),
+                )
+                _check(tensor, file.stat().st_size)
             if tensor.name in found:
                 raise InputError(f"also in {found[tensor.name].file.name}", where=tensor.where)
             found[tensor.name] = tensor
@@ -134,7 +128,7 @@ def _check(tensor: GgufTensor, size: int) -> None:
 
     kind = GGMLQuantizationType[tensor.dtype]
     block, block_bytes = GGML_QUANT_SIZES[kind]
-    if tensor.offset + tensor.bytes > size or tensor.shape[-1] % block:
+    if tensor.offset + tensor.bytes > size or not tensor.shape or tensor.shape[-1] % block:
         raise InputError(
             "the tensor does not fit the file, or its blocks not its rows",
             where=tensor.where,

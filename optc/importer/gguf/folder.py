@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.cache_folder import cache_folder
-from optc.errors import InputError, UnsupportedError
+from optc.foreign.errors import foreign_errors
 from optc.importer.gguf.file import SUFFIX, check_package, files_of, metadata_of, open_gguf
 
 _TOKENS = "tokenizer.ggml.tokens"
@@ -70,11 +70,13 @@ def _fill(folder: Path, files: list[Path]) -> None:
 
     for one in files:
         (folder / one.name).symlink_to(one.resolve())
+    where = str(files[0])
     metadata = metadata_of(open_gguf(files[0]))
     if _TOKENS in metadata:
         _write_tokenizer(folder, files[0])
-    _write(folder / "config.json", read_gguf_config(files[0], metadata))
-    ends = end_tokens(metadata)
+    with foreign_errors(where, "the metadata is not complete", "download it again"):
+        _write(folder / "config.json", read_gguf_config(files[0], metadata))
+        ends = end_tokens(metadata)
     if ends:
         _write(folder / "generation_config.json", {"eos_token_id": ends})
 
@@ -86,17 +88,13 @@ def _write(file: Path, content: Mapping[str, Any]) -> None:
 def _write_tokenizer(folder: Path, file: Path) -> None:
     from transformers import AutoTokenizer
 
-    try:
+    with foreign_errors(
+        str(file),
+        "transformers makes no tokenizer of its metadata",
+        "download it again",
+        unsupported=(NotImplementedError, ImportError),
+    ):
         tokenizer = AutoTokenizer.from_pretrained(
             folder, gguf_file=file.name, local_files_only=True
         )
         tokenizer.save_pretrained(folder)
-    except (ValueError, NotImplementedError, ImportError) as error:
-        raise UnsupportedError(
-            f"transformers makes no tokenizer of its metadata: {error}", where=str(file)
-        ) from error
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"the tokenizer in its metadata is not complete: {type(error).__name__}: {error}",
-            where=str(file),
-        ) from error

@@ -14,6 +14,7 @@ import struct
 from pathlib import Path
 
 from optc.errors import InputError
+from optc.foreign.file import open_file
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -34,7 +35,7 @@ def check_structure(file: Path) -> None:
         InputError: One leads out of the file, or it is no GGUF file of version 2 or 3.
     """
     try:
-        with file.open("rb") as stream:
+        with open_file(file) as stream:
             if not file.stat().st_size:
                 raise _refusal(file, "it is empty")
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:

@@ -17,12 +17,13 @@ import numpy as np
 from optc.errors import InputError
 from optc.executable.adapter_spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
 from optc.executable.block_hadamard import block_hadamard
+from optc.foreign.file import read_file
 from optc.runtime.adapters.peft_options import check_options
 from optc.safe_json import JSONError, parse_json
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
-_CONFIG_BYTES = 1 << 20
+_CONFIG_BYTES, _WEIGHTS_BYTES = 1 << 20, 8 << 30
 _TENSOR = re.compile(r"^(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[^.]+)?\.weight$")
 
 
@@ -50,7 +51,7 @@ def read_peft(folder: str | Path, spec: AdapterSpec) -> tuple[ModuleWeights | No
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = parse_json(path.read_bytes(), max_bytes=_CONFIG_BYTES)
+        config = parse_json(read_file(path, _CONFIG_BYTES))
     except FileNotFoundError as error:
         raise InputError(
             f"no {path.name}", where=str(path.parent), hint="give a folder that PEFT saved"
@@ -73,7 +74,7 @@ def _read_pairs(path: Path) -> dict[str, dict[str, Float32]]:
     import safetensors
 
     try:
-        tensors = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+        tensors = safetensors.deserialize(read_file(path, _WEIGHTS_BYTES))  # type: ignore[no-untyped-call]
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except safetensors.SafetensorError as error:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from optc.errors import InputError
 from optc.executable.executable import EngineSpec
 from optc.runtime.kv.kv_blocks import blocks_needed
+from optc.system.available import available_memory
 
 #: KV blocks hold about this many tokens unless the engine's multiple is larger: small enough to
 #: waste little on short requests, large enough to keep tables short.
@@ -259,15 +259,3 @@ def _block_size(spec: EngineSpec, wanted: int | None) -> int:
             hint=f"a multiple of {multiple}",
         )
     return wanted
-
-
-def available_memory() -> int:
-    """Bytes that new processes could use now, as the kernel and the cgroup state them."""
-    info = dict(
-        line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line
-    )
-    available = int(info["MemAvailable"].split()[0]) * 1024
-    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
-    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
-        available = min(available, max(0, int(text) - int(used.read_text())))
-    return available

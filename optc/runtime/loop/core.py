@@ -29,7 +29,7 @@ from optc.runtime.metrics.step_counters import count_drafts, count_queues, snaps
 from optc.runtime.metrics.step_workload import StepWorkload
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.requests.completion_input import CompletionInput
-from optc.runtime.requests.deadlines import Deadlines
+from optc.runtime.requests.deadlines import AT_ONCE, Deadlines
 from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.scheduling.scheduler import Scheduler
@@ -149,6 +149,8 @@ class Core:
         """Run one step, if there is anything to do; what it added to the requests,
         finished ones included. Those past their deadline end before it."""
         late = [self._cut(request, "deadline") for request in self._expired()]
+        if len(late) == AT_ONCE and not self.scheduler.num_running:
+            return late  # there may be more, which nobody should begin
         return late + self._step() if self.has_work else late
 
     def _step(self) -> list[Update]:

@@ -25,10 +25,15 @@ from optc.runtime.handle import Handle
 from optc.runtime.loop.core import Core, Update
 from optc.runtime.loop.latch import Latch
 from optc.runtime.loop.own_process import OwnProcess
+from optc.runtime.loop.places import Places
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.requests.submission import Submission
+
+#: Requests that are added between two steps, and that are cancelled; more wait for the next one, so
+#: that others go on.
+AT_ONCE, CANCELLED_AT_ONCE = 64, 512
 
 _LOG = logger(__name__)
 
@@ -52,7 +57,7 @@ class _Call:
     error: OptcError | None = None
 
 
-_Message = list[Submission] | _Cancel | _Call | _Stop
+_Message = deque[Submission] | _Cancel | _Call | _Stop
 
 
 class Worker:
@@ -60,12 +65,13 @@ class Worker:
 
     Args:
         open_core: Loads the engine; called on the thread.
+        max_waiting: Most requests that wait to be begun; None is no bound.
 
     Raises:
         BaseException: Whatever ``open_core`` raised.
     """
 
-    def __init__(self, open_core: Callable[[], Core]) -> None:
+    def __init__(self, open_core: Callable[[], Core], max_waiting: int | None = None) -> None:
         self._process = OwnProcess()
         self._inbox: SimpleQueue[_Message] = SimpleQueue()
         self._taken: deque[_Message] = deque()  # from the inbox, not dealt with to the end
@@ -74,6 +80,10 @@ class Worker:
         self._gone = Latch()
         self._joined = False
         self._requests: dict[int, tuple[Handle, Request]] = {}
+        self._of: dict[Handle, list[Request]] = {}
+        self._cancelled: set[Handle] = set()  # before they were added
+        self._places = Places(max_waiting)
+        self._placed: set[int] = set()  # requests that hold a place
         self._core: Core | None = None
         self._thread = threading.Thread(
             target=self._main, args=(open_core,), name="optc-engine", daemon=True
@@ -107,12 +117,15 @@ class Worker:
             raise EngineError("the engine is not running any more") from self._ended
 
     def submit(self, submissions: list[Submission]) -> None:
-        """Hand requests in; the next step sees all of them.
+        """Hand requests in; the next step sees `AT_ONCE` of them, and each later one more.
 
         Raises:
+            BusyError: Too many wait.
             EngineError: As of `check`.
         """
-        self._put(submissions)
+        self.check()
+        self._places.take(len(submissions))
+        self._put(deque(submissions))
 
     def cancel(self, handle: Handle) -> None:
         """Ask for the end of a request."""
@@ -149,7 +162,7 @@ class Worker:
             self._joined = True
             self._thread.join()
 
-    def _put(self, message: list[Submission] | _Call) -> None:
+    def _put(self, message: deque[Submission] | _Call) -> None:
         self.check()
         self._inbox.put(message)
         if self._ended is not None:  # meanwhile, so that the thread may not have seen it
@@ -169,16 +182,29 @@ class Worker:
 
     def _serve(self, core: Core) -> None:
         while True:
-            self._take(wait=not core.has_work)
-            while self._taken:
-                message = self._taken[0]
-                if isinstance(message, _Stop):
-                    self._publish([core.cancel(r) for _, r in self._requests.values()])
-                    return
-                self._deal_with(message, core)
-                self._taken.popleft()
+            self._take(wait=not core.has_work and not self._taken)
+            if self._deal_with_some(core):
+                self._publish([core.cancel(r) for _, r in self._requests.values()])
+                return
             if core.has_work:
                 self._publish(core.step())
+                for request in core.scheduler.admitted:
+                    self._leave_place(request)
+
+    def _deal_with_some(self, core: Core) -> bool:
+        """Deal with messages in turns, with one request of each, so that few need not wait for
+        many; True if the engine is to end."""
+        left = 1.0
+        while self._taken and left > 0:
+            message = self._taken[0]
+            if isinstance(message, _Stop):
+                return True
+            left -= 1 / (AT_ONCE if isinstance(message, deque) else CANCELLED_AT_ONCE)
+            self._deal_with(message, core)
+            self._taken.popleft()
+            if isinstance(message, deque) and message:
+                self._taken.append(message)
+        return False
 
     def _take(self, *, wait: bool) -> None:
         """Take all messages; if there are none and ``wait``, the next one."""
@@ -190,28 +216,47 @@ class Worker:
         except Empty:
             return
 
-    def _deal_with(self, message: list[Submission] | _Cancel | _Call, core: Core) -> None:
+    def _deal_with(self, message: deque[Submission] | _Cancel | _Call, core: Core) -> None:
         if isinstance(message, _Cancel):
-            mine = [r for h, r in self._requests.values() if h is message.handle]
-            self._publish([core.cancel(request) for request in mine])
+            self._cancel(core, message.handle)
         elif isinstance(message, _Call):
             _answer(message, core)
-        else:
-            for submission in message:
-                self._add(core, submission)
+        elif message:
+            self._add(core, message[0])
+            message.popleft()  # not before: whoever ends the engine answers what is there
+
+    def _cancel(self, core: Core, handle: Handle) -> None:
+        requests = self._of.get(handle)
+        if requests is not None:
+            self._publish([core.cancel(request) for request in list(requests)])
+        elif not handle.done:  # it comes later
+            self._cancelled.add(handle)
 
     def _add(self, core: Core, submission: Submission) -> None:
         """Give a request to the core; one that it cannot take fails alone."""
+        handle = submission.handle
         added: list[Request] = []
         try:
             for index in range(submission.completions):
                 added.append(_add_completion(core, submission, index, added[0] if added else None))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is about this request alone
             _withdraw(core, submission, added)
+            self._places.give_back()
             reason = f"{type(error).__name__}: {error}"
-            submission.handle.fail(error, f"the engine cannot take the request: {reason}")
+            handle.fail(error, f"the engine cannot take the request: {reason}")
             return
-        self._requests |= {request.id: (submission.handle, request) for request in added}
+        self._requests |= {request.id: (handle, request) for request in added}
+        self._of[handle] = added
+        self._placed.add(added[0].id)
+        if handle in self._cancelled:
+            self._cancelled.remove(handle)
+            self._cancel(core, handle)
+
+    def _leave_place(self, request: Request) -> None:
+        """A request has begun or ended; of several completions the first one counts."""
+        if request.id in self._placed:
+            self._placed.remove(request.id)
+            self._places.give_back()
 
     def _publish(self, updates: list[Update] | list[Update | None]) -> None:
         for update in updates:
@@ -222,6 +267,9 @@ class Worker:
             if request.finish_reason is not None:
                 handle.finish(request.completion())
                 del self._requests[request.id]
+                self._leave_place(request)
+                if handle.done:
+                    self._of.pop(handle, None)
 
     def _end(self, error: BaseException | None) -> None:
         """Let nobody wait for ever: not the opener, not the running, nor those whose message is
@@ -289,7 +337,7 @@ def _refuse(message: _Message, ended: BaseException) -> None:
         message.error = EngineError("the engine failed")
         message.error.__cause__ = ended
         message.done.set()
-    elif isinstance(message, list):
+    elif isinstance(message, deque):
         for submission in message:
             submission.handle.fail(ended)
 

@@ -6,6 +6,9 @@ import heapq
 
 from optc.runtime.requests.request import Request
 
+#: Requests that end between two steps; more wait for the next one, so that others go on.
+AT_ONCE = 256
+
 
 class Deadlines:
     """Requests with a deadline, the next one first."""
@@ -22,9 +25,10 @@ class Deadlines:
         return bool(self._heap)
 
     def expired(self, now: float) -> list[Request]:
-        """Take out those whose deadline is ``now`` or before and that have not ended."""
-        late = []
-        while self._heap and self._heap[0][0] <= now:
+        """Take out those whose deadline is ``now`` or before and that have not ended; `AT_ONCE` of
+        them at most, the earliest first."""
+        late: list[Request] = []
+        while self._heap and self._heap[0][0] <= now and len(late) < AT_ONCE:
             request = heapq.heappop(self._heap)[2]
             if request.finish_reason is None:
                 late.append(request)

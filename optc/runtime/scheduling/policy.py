@@ -2,7 +2,9 @@
 
 A request of priority p counts as though it had arrived ``p * AGING_STEPS`` steps earlier, and its
 place in the order of arrival never changes. Waiting is thereby aging: against newcomers, a
-request gains one priority in ``AGING_STEPS`` steps. What follows:
+request gains one priority in ``AGING_STEPS`` steps. Of the beams of one search, and of the
+completions of one prompt, each further one counts as one priority lower: a request that would take
+all places leaves some to those who come a little later. What follows:
 
 1. A request of priority p is overtaken only by requests of a higher priority q that arrive at most
    ``(q - p) * AGING_STEPS`` steps after it.
@@ -26,7 +28,7 @@ class Rank(NamedTuple):
 
     Attributes:
         due: The step of arrival, moved by the priority.
-        leader: Breaks ties; completions of one prompt stay together.
+        leader: Breaks ties; completions of one prompt that are due together stay together.
     """
 
     due: int
@@ -42,9 +44,14 @@ class Ranked(Protocol):
     rank: Rank
 
 
-def rank(priority: int, step: int, leader: int) -> Rank:
-    """The place of a request that arrives at ``step``."""
-    return Rank(step - priority * AGING_STEPS, leader)
+def rank(priority: int, step: int, leader: int, further: int = 0) -> Rank:
+    """The place of a request that arrives at ``step``, the ``further``-th after its leader."""
+    return Rank(step + (further - priority) * AGING_STEPS, leader)
+
+
+def beside(known: Rank, further: int) -> Rank:
+    """The place of the ``further``-th one after one of its kind, negative before it."""
+    return known._replace(due=known.due + further * AGING_STEPS)
 
 
 def place(request: Ranked) -> tuple[Rank, int]:
@@ -52,9 +59,10 @@ def place(request: Ranked) -> tuple[Rank, int]:
     return request.rank, request.id
 
 
-def order(request: Ranked) -> tuple[Rank, bool, int]:
-    """Sorts requests: by rank, and of one rank those first that want rows."""
-    return request.rank, request.idle, request.id
+def order(request: Ranked) -> tuple[bool, Rank, int]:
+    """Sorts requests: those first that want rows, and by rank. An idle beam waits for the others
+    of its search, which may need its room."""
+    return request.idle, request.rank, request.id
 
 
 def steps_when_first(

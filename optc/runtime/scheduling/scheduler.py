@@ -28,7 +28,8 @@ from typing import Generic
 
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.scheduling.chunks import Chunk, R, Rows, pending
-from optc.runtime.scheduling.policy import order, place, rank
+from optc.runtime.scheduling.policy import beside, order, place, rank
+from optc.runtime.scheduling.waiting import WaitingQueue
 
 
 class Scheduler(Generic[R]):
@@ -59,8 +60,8 @@ class Scheduler(Generic[R]):
         self.admitted: list[R] = []
         self.reused: list[tuple[R, int]] = []
         self._steps = 0
-        self._waiting: list[R] = []  # both in order
-        self._running: list[R] = []
+        self._waiting: WaitingQueue[R] = WaitingQueue()
+        self._running: list[R] = []  # in order
 
     @property
     def running(self) -> Sequence[R]:
@@ -84,8 +85,9 @@ class Scheduler(Generic[R]):
 
     def add(self, request: R) -> None:
         """Queue a request; ids must ascend, and the completions of one prompt come together."""
-        request.rank = rank(request.priority, self._steps, request.leader_id)
-        insort(self._waiting, request, key=place)
+        leader = request.leader_id
+        request.rank = rank(request.priority, self._steps, leader, request.id - leader)
+        self._waiting.add(request)
 
     def remove(self, request: R) -> None:
         """Drop a request that finished or was cancelled and free its blocks.
@@ -175,14 +177,14 @@ class Scheduler(Generic[R]):
         Returns:
             The copies that must be made before its next step.
         """
-        child.rank, child.num_computed = parent.rank, 0
+        child.rank, child.num_computed = beside(parent.rank, child.id - parent.id), 0
         if parent in self._running and len(self._running) < self.max_running:
             copies = self.blocks.fork(parent.tables, child.tables, parent.num_computed)
             if copies is not None:
                 child.num_computed = parent.num_computed
                 insort(self._running, child, key=order)
                 return copies
-        insort(self._waiting, child, key=place)
+        self._waiting.add(child)
         return []
 
     def check_integrity(self) -> None:
@@ -294,6 +296,6 @@ class Scheduler(Generic[R]):
         self.blocks.free(victim.tables)
         victim.num_computed = 0
         rows.take_back(victim.id)
-        insort(self._waiting, victim, key=place)
+        self._waiting.add(victim)
         self.preempted.append(victim)
         return victim

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import tokenizers
 
 from optc.errors import ArtifactError, RequestError, RequestTypeError
+from optc.foreign.file import read_file
 from optc.runtime.requests.checks import shown
 from optc.runtime.text.chat_template import render_template
 from optc.runtime.text.chat_values import Marks, plain_values, unmarked
@@ -216,7 +217,7 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
     """
     try:
         with rust_errors():
-            backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_buffer(path.read_bytes())
+            backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_buffer(read_file(path))
     except (OSError, ValueError) as error:
         raise ArtifactError(f"not a tokenizer: {error}", where=str(path)) from error
     return backend

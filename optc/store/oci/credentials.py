@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
+from optc.foreign.file import read_file
 from optc.safe_json import JSONError, parse_json
 
 
@@ -25,7 +26,7 @@ def basic_credentials(host: str) -> str:
     if not path.is_file():
         return ""
     try:
-        value: Any = parse_json(path.read_bytes())
+        value: Any = parse_json(read_file(path))
         entry: Any = value.get("auths", {}).get(host)
         if entry is None:
             return ""

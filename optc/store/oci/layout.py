@@ -14,6 +14,7 @@ from typing import Any
 
 from optc.artifact.jsonio import Fields, pretty_json, read_json
 from optc.errors import InputError
+from optc.foreign.file import open_file, read_file
 from optc.store.oci.copying import AGAIN, write_blob
 from optc.store.oci.manifest import ARTIFACT_TYPE, MEDIA_TYPE, MOST_BYTES, Blob, digest_of
 from optc.store.oci.place import Moved
@@ -40,7 +41,7 @@ class Layout:
         path = self._path(blob.digest)
         if not path.is_file() or path.stat().st_size != blob.size:
             return False
-        with self._errors(path), path.open("rb") as stream:
+        with self._errors(path), open_file(path) as stream:
             return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}" == blob.digest
 
     def put(self, blob: Blob, source: Path, moved: Moved) -> None:
@@ -92,13 +93,13 @@ class Layout:
     def get(self, blob: Blob, target: Path, moved: Moved) -> None:
         """Copy a blob, checked on the way."""
         path = self._path(blob.digest)
-        with self._errors(path), path.open("rb") as stream:
+        with self._errors(path), open_file(path) as stream:
             write_blob(stream, target, blob, moved, str(path))
 
     def _read(self, blob: Blob) -> bytes:
         path = self._path(blob.digest)
         with self._errors(path):
-            data = path.read_bytes()
+            data = read_file(path, MOST_BYTES)
         if digest_of(data) != blob.digest:
             raise InputError("has other bytes than its digest says", where=str(path), hint=AGAIN)
         return data

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from optc.artifact.jsonio import MAX_INT, Fields, canonical_json
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME
 from optc.artifact.trust.names import BESIDE
 from optc.errors import ArtifactError
+from optc.foreign.file import read_file
+from optc.safe_json import JSONError, parse_json
 
 MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"
 ARTIFACT_TYPE = "application/vnd.optc.artifact.v1"
@@ -27,6 +28,8 @@ EMPTY = b"{}"
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 #: Largest manifest that registries must take.
 MOST_BYTES = 4 << 20
+#: Longest name of a file or folder that file systems take, in bytes.
+_LONGEST = 255
 _SHA256 = re.compile("sha256:[0-9a-f]{64}")
 
 
@@ -51,7 +54,7 @@ def files_of(artifact: Artifact) -> list[Blob]:
     for name in (MANIFEST_NAME, REPORT_NAME, *BESIDE):
         path = artifact.path / name
         if path.is_file() and not path.is_symlink():
-            data = path.read_bytes()
+            data = read_file(path)
             found.append(Blob(digest_of(data), len(data), name))
     return sorted(found, key=lambda blob: blob.title)
 
@@ -91,9 +94,13 @@ def read_manifest_files(data: bytes, where: str) -> list[Blob]:
             one twice.
     """
     try:
-        value: Any = json.loads(data)
-    except ValueError as error:
-        raise ArtifactError("the OCI manifest is not JSON", where=where) from error
+        value: Any = parse_json(data, max_bytes=MOST_BYTES)
+    except JSONError as error:
+        raise ArtifactError(
+            f"the OCI manifest is not usable as JSON: {error}", where=where
+        ) from error
+    if not isinstance(value, dict):
+        raise ArtifactError("the OCI manifest is not a JSON object", where=where)
     f = Fields(value, where)
     found: dict[str, Blob] = {}
     for layer in f.children("layers"):
@@ -105,6 +112,10 @@ def read_manifest_files(data: bytes, where: str) -> list[Blob]:
         if not _SHA256.fullmatch(digest):
             raise f.error(f"{digest[:80]!r} is no sha256 digest")
         found[title] = Blob(digest, layer.count("size", 0, MAX_INT), title)
+    for title in found:
+        for parent in PurePosixPath(title).parents:
+            if str(parent) in found:
+                raise f.error(f"it lists {str(parent)[:80]!r} as a file and as a folder")
     if MANIFEST_NAME not in found:
         raise ArtifactError(f"is no artifact of optc: it holds no {MANIFEST_NAME}", where=where)
     return list(found.values())
@@ -119,5 +130,6 @@ def _check_path(title: str, f: Fields) -> None:
     """A path comes from whoever pushed: it must stay in the folder."""
     path = PurePosixPath(title)
     strange = "\\" in title or "\0" in title or str(path) != title
-    if strange or path.is_absolute() or ".." in path.parts or title in ("", "."):
+    long = any(len(part.encode()) > _LONGEST for part in path.parts) or len(title) > _LONGEST * 4
+    if strange or long or path.is_absolute() or ".." in path.parts or title in ("", "."):
         raise f.error(f"{title[:80]!r} is no path of a file in an artifact")

@@ -7,7 +7,6 @@ https://distribution.github.io/distribution/spec/auth/token describes.
 from __future__ import annotations
 
 import http.client
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
 from optc.errors import InputError, OptcError, UnavailableError
+from optc.safe_json import parse_json
 from optc.store.oci.copying import write_blob
 from optc.store.oci.credentials import basic_credentials
 from optc.store.oci.manifest import MEDIA_TYPE, MOST_BYTES, Blob, digest_of
@@ -153,8 +153,9 @@ class Registry:
         if basic:
             request.add_header("Authorization", basic)
         with self._opener.open(request, timeout=_TIMEOUT_S) as response:
-            answer = json.loads(response.read(MOST_BYTES))
-        token = answer.get("token") or answer.get("access_token")
+            answer: Any = parse_json(response.read(MOST_BYTES))
+        known = answer if isinstance(answer, dict) else {}
+        token = known.get("token") or known.get("access_token")
         if not isinstance(token, str):
             raise self._refused("it gives no token")
         self._authorization = f"Bearer {token}"

@@ -68,6 +68,37 @@ def assert_equal(mine: list[tuple[list[int], float]], plain: list[tuple[list[int
     assert [score for _, score in mine] == pytest.approx([score for _, score in plain], abs=1e-9)
 
 
+@pytest.mark.parametrize("prefix_cache", [False, True])
+@pytest.mark.parametrize("arrives", [0, 1, 7])
+@pytest.mark.parametrize("many", [{"beam_width": 8}, {"n": 8, "seed": 1}, {"n": 20, "seed": 1}])
+def test_a_request_that_takes_all_places_leaves_some_to_others(
+    many: dict[str, int], arrives: int, prefix_cache: bool
+) -> None:
+    """Eight places: those who come a little later are served beside it, and nothing changes."""
+    params = SamplingParams(max_tokens=24, ignore_eos=True, **many)
+    alone, executable = make_core(prefix_cache=prefix_cache)
+    first = add(alone, [1, 2, 3], params)
+    drain(alone)
+    core, _ = make_core(prefix_cache=prefix_cache)
+    assert core.scheduler.max_running == 8
+    wide = add(core, [1, 2, 3], params)
+    for _ in range(arrives):
+        core.step()
+    greedy = SamplingParams(temperature=0, max_tokens=4)
+    others = [add(core, [4, number], greedy)[0] for number in range(3)]
+    steps = 0
+    while any(other.finish_reason is None for other in others):
+        core.step()
+        core.scheduler.check_integrity()
+        steps += 1
+    assert steps <= 4 + 3, "as though they were alone, but for the prompts"
+    assert all(request.finish_reason is None for request in wide[:1])
+    drain(core)
+    assert [r.completion().token_ids for r in wide] == [r.completion().token_ids for r in first]
+    for number, other in enumerate(others):
+        assert list(other.output) == generate_naively(executable.model, [4, number], 4)
+
+
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     prompt=st.lists(st.integers(0, 47), min_size=1, max_size=14),

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from optc.runtime.scheduling.policy import AGING_STEPS, Rank, order, place, rank, steps_when_first
+from optc.runtime.scheduling.policy import (
+    AGING_STEPS,
+    Rank,
+    beside,
+    order,
+    place,
+    rank,
+    steps_when_first,
+)
 
 
 @dataclass(frozen=True)
@@ -29,10 +37,16 @@ def test_the_order_is_by_due_step_then_leader_then_id() -> None:
     assert sorted([late, early, *reversed(mates)], key=place) == [*mates, early, late]
 
 
-def test_idle_ones_come_last_in_their_rank_only() -> None:
+def test_each_further_one_counts_as_a_lower_priority() -> None:
+    assert rank(0, 70, 5, further=3) == rank(-3, 70, 5)
+    assert beside(rank(1, 70, 5), 2) == rank(1, 70, 5, further=2)
+    assert beside(rank(1, 70, 5, further=2), -2) == rank(1, 70, 5)
+
+
+def test_idle_ones_come_last() -> None:
     idle, busy = Ranked(1, Rank(8, 3), idle=True), Ranked(2, Rank(8, 3))
     other = Ranked(3, Rank(8, 4))
-    assert sorted([other, idle, busy], key=order) == [busy, idle, other]
+    assert sorted([other, idle, busy], key=order) == [busy, other, idle]
     assert sorted([other, idle, busy], key=place) == [idle, busy, other]
 
 

@@ -63,5 +63,5 @@ def test_other_manifests_are_refused(value: Any, message: str) -> None:
 
 
 def test_what_is_not_json_is_refused() -> None:
-    with pytest.raises(ArtifactError, match="x: the OCI manifest is not JSON"):
+    with pytest.raises(ArtifactError, match="x: the OCI manifest is not usable as JSON"):
         read_manifest_files(b"{", "x")

@@ -1,0 +1,1 @@
+"""Data that others made: files of theirs, and packages that read them."""
