@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -161,8 +162,8 @@ def test_penalties_and_bias_follow_their_formulas() -> None:
     # Draw, forbid what was drawn, and so read the whole order of the adjusted logits.
     order, bias = [], {4: 0.75, 7: -np.inf}
     for _ in range(7):
-        options = {**vars(params), "logit_bias": dict(bias)}
-        drawn = draw(LOGITS[None], [Row(SamplingParams(**options), 0, 0, state.tokens, 1)])
+        changed = replace(params, logit_bias=dict(bias))
+        drawn = draw(LOGITS[None], [Row(changed, 0, 0, state.tokens, 1)])
         order.append(drawn[0].token)
         bias[drawn[0].token] = -np.inf
     assert order == np.argsort(-expected, kind="stable")[:7].tolist()
