@@ -11,8 +11,9 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from optc.errors import RequestError, UnavailableError
-from optc.runtime.structured.complaints import complaint
+from optc.runtime.structured.complaints import NO_TEXT, complaint, reason
 from optc.runtime.structured.constraint import Constraint
+from optc.runtime.structured.refused_schemas import check_objects
 from optc.runtime.structured.structure import Structure
 from optc.runtime.text.control_tokens import ControlTokens, added_texts
 from optc.runtime.text.tokenizer import Tokenizer
@@ -90,7 +91,18 @@ class GrammarCompiler:
         if matcher.is_error():
             message = self._names.shown(matcher.get_error())
             raise complaint(structure, message, self._schema_error)
+        if structure.kind == "json_schema":
+            check_objects(json.loads(structure.text), self._is_empty)
         return matcher
+
+    def _is_empty(self, lark: str) -> bool:
+        """Whether a grammar is right and has no text."""
+        from llguidance import LLMatcher
+
+        grammar = LLMatcher.grammar_from_lark(lark)
+        matcher = LLMatcher(self._tokenizer(), grammar, log_level=0)
+        matcher.compute_bitmask()
+        return matcher.is_error() and reason(matcher.get_error()) == NO_TEXT
 
     def _schema_error(self, schema: str) -> str:
         """What is wrong with a JSON schema; nothing if it is right."""
