@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Of a Lark grammar: texts, comments, regular expressions, and tokens by name.
 _LARK_PARTS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/(?:\\.|[^/\\\n])+/|<[^<>\s"]+>')
+_DECODER = re.compile(r"decoder type: (?:Some\()?(\w+)")
 _ANGLED = re.compile(r"<.*>", re.DOTALL)
 #: Compiled grammars that are kept.
 _KEPT = 64
@@ -132,9 +133,15 @@ class GrammarCompiler:
             return LLTokenizer(text, n_vocab=self._size, eos_token=eos)
         except ValueError as error:
             raise RequestError(
-                f"no structured output with this model's tokenizer: {error}",
+                f"no structured output with this model's tokenizer: {_about_tokenizer(error)}",
                 where="sampling parameters",
             ) from error
+
+
+def _about_tokenizer(error: ValueError) -> str:
+    """What llguidance says, without the dump of a decoder that it does not know."""
+    kind = _DECODER.search(str(error))
+    return str(error) if kind is None else f"its decoder, {kind[1]}, does not say what bytes are"
 
 
 def _grammar(structure: Structure, control: Mapping[str, int]) -> str:
