@@ -30,6 +30,7 @@ from optc import registry
 from optc.artifact.jsonio import canonical_json
 from optc.errors import InputError
 from optc.forms.decoder import Exported
+from optc.options.user_text import read_user_text
 from optc.pipeline import registry as pass_registry
 from optc.pipeline.entries import check_pass, read_pipeline, with_options
 from optc.pipeline.option_values import shortened
@@ -154,11 +155,7 @@ def _read(source: str | Path) -> tuple[str, str]:
     """Text of the recipe and the name for messages."""
     path = Path(source)
     if isinstance(source, Path) or path.suffix in (".yaml", ".yml"):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(f"cannot read the recipe: {reason}", where=str(path)) from error
+        text = read_user_text(path, what="the recipe")
         if len(text) > MAX_CHARACTERS:
             raise InputError(
                 f"has {len(text)} characters, a recipe {MAX_CHARACTERS} at most", where=str(path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from optc.errors import InputError
 from optc.suggest import near
+from optc.system.cpu_quota import cpu_quota
 
 #: CPU feature names (as in /proc/cpuinfo and LLVM) that the kernels choose between.
 KERNEL_FEATURES = (
@@ -75,12 +76,8 @@ def cpu_name() -> str:
 def usable_threads() -> int:
     """Threads this process may really use: the lesser of CPU affinity and cgroup quota."""
     count = len(os.sched_getaffinity(0))
-    quota_file = Path("/sys/fs/cgroup/cpu.max")
-    if quota_file.exists():
-        quota, period = quota_file.read_text().split()[:2]
-        if quota != "max":
-            count = min(count, max(1, int(quota) // int(period)))
-    return count
+    quota = cpu_quota()
+    return count if quota is None else min(count, max(1, int(quota)))
 
 
 def known_targets() -> dict[str, Target]:

@@ -13,11 +13,11 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from optc.artifact.jsonio import LINKS
 from optc.artifact.manifest import MANIFEST_NAME, EngineEntry, FileEntry, Manifest
 from optc.errors import ArtifactError
 
 _HINT = "copy the artifact again or compile the model again"
-_LINKS = "copy the artifact with what its links lead to (cp -rL)"
 
 
 def check_size(folder: Path, entry: FileEntry) -> None:
@@ -46,7 +46,7 @@ def _check_kind(path: Path, kind: int, what: str) -> os.stat_result:
     except OSError as error:
         raise ArtifactError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if stat.S_ISLNK(found.st_mode):
-        raise ArtifactError(f"the {what} is a symbolic link", where=str(path), hint=_LINKS)
+        raise ArtifactError(f"the {what} is a symbolic link", where=str(path), hint=LINKS)
     if stat.S_IFMT(found.st_mode) != kind:
         regular = "regular file" if kind == stat.S_IFREG else what
         raise ArtifactError(f"is no {regular}", where=str(path), hint=_HINT)

@@ -19,6 +19,8 @@ T = TypeVar("T")
 MAX_COUNT = 2**31 - 1
 #: Largest integer of an artifact's JSON: file sizes and offsets are int64.
 MAX_INT = 2**63 - 1
+#: What to do about symbolic links.
+LINKS = "copy the artifact with what its links lead to (cp -rL)"
 _NEWER = "the artifact is of a newer optc, or damaged"
 #: No text of an artifact's JSON that anything is called by is longer.
 _SHOWN = 80
@@ -51,7 +53,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         linked = error.errno == errno.ELOOP  # what O_NOFOLLOW makes of a symbolic link
         problem = "is a symbolic link" if linked else f"cannot be read: {error.strerror}"
-        raise ArtifactError(problem, where=where) from error
+        raise ArtifactError(problem, where=where, hint=LINKS if linked else "") from error
     try:
         value = parse_json(text)
     except JSONError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
+from optc.options.user_text import read_user_text
 from optc.safe_json import parse_json
 
 _KEYS = {"arrival_s", "prompt_tokens", "prompt", "output_tokens", "prefix", "prefix_tokens"}
@@ -24,10 +25,7 @@ def read_trace(path: Path) -> list[dict[str, Any]]:
     Raises:
         InputError: The file cannot be read or is empty, or a line is not such an object; names it.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+    lines = read_user_text(path, what="the trace").splitlines()
     found = [_entry(line, f"{path}:{n}") for n, line in enumerate(lines, 1) if line.strip()]
     if not found:
         raise InputError("holds no requests", where=str(path))

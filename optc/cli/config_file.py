@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from optc.cli.option_values import read_text
 from optc.errors import InputError, UnavailableError
+from optc.options.user_text import read_user_text
 from optc.safe_json import JSONError, parse_json
 
 #: What PyYAML makes of a value that is not of the type that it announces, and of deep nesting.
@@ -20,7 +20,7 @@ def read_config(path: Path) -> dict[str, Any]:
         InputError: It cannot be read, or is no mapping.
         UnavailableError: It is YAML, and pyyaml is not installed.
     """
-    text = read_text(path, "--config")
+    text = read_user_text(path, "--config")
     value = _json(text, path) if path.suffix == ".json" else _yaml(text, path)
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise InputError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from optc.errors import InputError
+from optc.options.user_text import read_user_text
 from optc.safe_json import JSONError, parse_json
 
 
@@ -64,17 +64,4 @@ def file_text(context: click.Context, parameter: click.Parameter, value: Path | 
     Raises:
         InputError: It cannot be read.
     """
-    return None if value is None else read_text(value, parameter.opts[0])
-
-
-def read_text(path: Path, where: str) -> str:
-    """The text of a file that the option ``where`` names.
-
-    Raises:
-        InputError: It cannot be read, or is not UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InputError(f"cannot read {path}: {reason}", where=where) from error
+    return None if value is None else read_user_text(value, parameter.opts[0])

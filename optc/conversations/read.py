@@ -6,6 +6,7 @@ from pathlib import Path
 
 from optc.conversations.conversation import Conversation, read_conversation
 from optc.errors import InputError
+from optc.options.user_text import read_user_text
 from optc.safe_json import JSONError, parse_json
 
 #: A text, or a conversation.
@@ -20,10 +21,7 @@ def read_texts(path: Path) -> list[Document]:
     Raises:
         InputError: The file cannot be read, is not UTF-8, or a line is no document; says which.
     """
-    try:
-        content = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the text: {error}", where=str(path)) from error
+    content = read_user_text(path, what="the text")
     if path.suffix == ".jsonl":
         return read_lines(content, str(path))
     if not content.strip():

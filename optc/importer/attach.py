@@ -49,7 +49,7 @@ def _stored(skeleton: Skeleton, checkpoint: Mapping[str, Tensor], name: str) -> 
         raise InputError(
             "the checkpoint lacks this tensor, which the config calls for",
             where=source,
-            hint=_MISMATCH,
+            hint=_name_hint(checkpoint, source),
         )
     for other in found[1:]:
         if not same_content(found[0], other):
@@ -59,6 +59,17 @@ def _stored(skeleton: Skeleton, checkpoint: Mapping[str, Tensor], name: str) -> 
                 hint="set tie_word_embeddings to false in config.json to use both",
             )
     return found[0]
+
+
+def _name_hint(checkpoint: Mapping[str, Tensor], name: str) -> str:
+    """What to do where the tensor is there under a longer or a shorter name."""
+    longer = next((one for one in checkpoint if one.endswith(f".{name}")), None)
+    if longer is not None:
+        wrapper = longer.removesuffix(name)
+        return f"it is there as {longer}: save the model without what wraps it, {wrapper!r}"
+    if name.partition(".")[2] in checkpoint:
+        return f"it is there as {name.partition('.')[2]}: save the whole model, not its base"
+    return _MISMATCH
 
 
 def attach_weights(model: ir.Model, skeleton: Skeleton, matched: Mapping[str, Tensor]) -> None:

@@ -46,6 +46,7 @@ def test_only_a_regular_file_with_a_json_object_is_read(tmp_path: Path) -> None:
         with pytest.raises(ArtifactError, match=problem) as caught:
             read_json(tmp_path / name)
         assert caught.value.where == str(tmp_path / name)
+        assert ("cp -rL" in caught.value.hint) == (name == "link")
 
 
 def test_what_is_read_is_not_passed_on_to_other_programs(

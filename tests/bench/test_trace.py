@@ -70,8 +70,8 @@ def test_a_wrong_line_is_named(tmp_path: Path, entry: object, problem: str) -> N
 def test_files_that_are_no_traces(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no requests"):
         read_trace(write(tmp_path, "", " "))
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read the trace"):
         read_trace(tmp_path / "absent")
     (tmp_path / "bytes").write_bytes(b"\xff")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read the trace"):
         read_trace(tmp_path / "bytes")

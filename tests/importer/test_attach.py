@@ -86,3 +86,22 @@ def test_tensors_that_old_checkpoints_carry_are_not_unused(tmp_path: Path) -> No
     names = ("embed", "z.rotary_emb.inv_freq", "b", "a", "h.0.attn.bias")
     stored = checkpoint(tmp_path, **{name: torch.ones(1) for name in names})
     assert unused_tensors(SKELETON, stored) == ["a", "b"]
+
+
+@pytest.mark.parametrize("wrapper", ["_orig_mod.", "module.", "base_model.model."])
+def test_a_wrapper_s_prefix_is_named(wrapper: str, tmp_path: Path) -> None:
+    """Of torch.compile, DataParallel and PEFT."""
+    tensors = {"norm": torch.ones(2), "embed": EMBED}
+    stored = checkpoint(tmp_path, **{wrapper + name: one for name, one in tensors.items()})
+    with pytest.raises(InputError, match="lacks this tensor") as caught:
+        match_checkpoint(SKELETON, stored)
+    assert caught.value.hint == (
+        f"it is there as {wrapper}embed: save the model without what wraps it, {wrapper!r}"
+    )
+
+
+def test_a_base_model_is_named(tmp_path: Path) -> None:
+    skeleton = Skeleton(shapes={"model.embed": (4, 2)}, tied={}, buffers={})
+    with pytest.raises(InputError, match="lacks this tensor") as caught:
+        match_checkpoint(skeleton, checkpoint(tmp_path, embed=EMBED))
+    assert caught.value.hint == "it is there as embed: save the whole model, not its base"

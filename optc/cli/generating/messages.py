@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from optc.cli.option_values import read_text
 from optc.errors import InputError
+from optc.options.user_text import read_user_text
 from optc.safe_json import JSONError, parse_json
 
 Messages = list[dict[str, Any]]
@@ -60,7 +60,7 @@ def read_messages(path: Path, where: str = "--messages") -> Messages:
     Raises:
         InputError: It cannot be read, or holds none.
     """
-    return parse_messages(read_text(path, where), f"{where} {path}")
+    return parse_messages(read_user_text(path, where), f"{where} {path}")
 
 
 def write_messages(path: Path, messages: Messages) -> None:

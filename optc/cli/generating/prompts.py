@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from optc.cli.generating.messages import Messages, parse_messages, with_system
-from optc.cli.option_values import json_object, read_text
+from optc.cli.option_values import json_object
 from optc.cli.valid_text import valid_text
 from optc.errors import InputError
+from optc.options.user_text import read_user_text, without_mark
 
 if TYPE_CHECKING:
     from optc.runtime.requests.prompts import Prompt
@@ -69,7 +70,7 @@ class PromptOptions:
         Raises:
             InputError: A file cannot be read, or holds no conversation.
         """
-        texts = [sys.stdin.read() if text == STDIN else text for text in self.prompts]
+        texts = [without_mark(sys.stdin.read()) if text == STDIN else text for text in self.prompts]
         texts += [_contents(path, "--prompt-file") for path in self.prompt_file]
         found: list[tuple[str, Prompt]] = [(text, self.prompt(text)) for text in texts]
         for path in self.messages:
@@ -143,4 +144,4 @@ def prompt_options(command: Command) -> Command:
 
 
 def _contents(path: Path, where: str) -> str:
-    return sys.stdin.read() if str(path) == STDIN else read_text(path, where)
+    return without_mark(sys.stdin.read()) if str(path) == STDIN else read_user_text(path, where)

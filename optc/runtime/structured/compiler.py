@@ -11,9 +11,10 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from optc.errors import RequestError, UnavailableError
-from optc.runtime.structured.complaints import complaint
+from optc.runtime.structured.complaints import NO_TEXT, complaint, reason
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.structured.harmless import is_harmless
+from optc.runtime.structured.refused_schemas import check_objects
 from optc.runtime.structured.structure import Structure
 from optc.runtime.structured.trial import tried
 from optc.runtime.text.control_tokens import ControlTokens, added_texts
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 #: Of a Lark grammar: texts, comments, regular expressions, and tokens by name.
 _LARK_PARTS = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/(?:\\.|[^/\\\n])+/|<[^<>\s"]+>')
+_DECODER = re.compile(r"decoder type: (?:Some\()?(\w+)")
 _ANGLED = re.compile(r"<.*>", re.DOTALL)
 #: Compiled grammars that are kept, and their bytes; a small one counts as so many at least.
 _KEPT, _KEPT_BYTES, _LEAST_BYTES = 64, 512 << 20, 1 << 20
@@ -100,7 +102,18 @@ class GrammarCompiler:
         if matcher.is_error():
             message = self._names.shown(matcher.get_error())
             raise complaint(structure, message, _schema_error)
+        if structure.kind == "json_schema":
+            check_objects(json.loads(structure.text), self._is_empty)
         return matcher, max(size, _LEAST_BYTES)
+
+    def _is_empty(self, lark: str) -> bool:
+        """Whether a grammar is right and has no text."""
+        from llguidance import LLMatcher
+
+        grammar = LLMatcher.grammar_from_lark(lark)
+        matcher = LLMatcher(self._tokenizer(), grammar, log_level=0)
+        matcher.compute_bitmask()
+        return matcher.is_error() and reason(matcher.get_error()) == NO_TEXT
 
     def _tokenizer(self) -> LLTokenizer:
         """The tokenizer as llguidance wants it; built for the first request that needs it."""
@@ -123,7 +136,7 @@ class GrammarCompiler:
             return LLTokenizer(text, n_vocab=self._size, eos_token=eos)
         except ValueError as error:
             raise RequestError(
-                f"no structured output with this model's tokenizer: {error}",
+                f"no structured output with this model's tokenizer: {_about_tokenizer(error)}",
                 where="sampling parameters",
             ) from error
 
@@ -134,6 +147,12 @@ def _schema_error(schema: str) -> str:
     from llguidance import LLMatcher
 
     return LLMatcher.validate_grammar(_json_grammar(schema))
+
+
+def _about_tokenizer(error: ValueError) -> str:
+    """What llguidance says, without the dump of a decoder that it does not know."""
+    kind = _DECODER.search(str(error))
+    return str(error) if kind is None else f"its decoder, {kind[1]}, does not say what bytes are"
 
 
 def _grammar(structure: Structure, control: Mapping[str, int]) -> str:

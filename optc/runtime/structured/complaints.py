@@ -19,6 +19,8 @@ _CARET = re.compile(r"regex parse error:\n    (.*)\n    ( *)\^.*\nerror: (.*)")
 _LARK = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)")
 #: How llguidance reports an assertion of its own that failed.
 _PANIC = "panic: "
+#: What that is for users.
+NO_TEXT = "it allows no text from here"
 #: How llguidance says that no token can come next.
 _DEAD_END = re.compile(r"NoExtension(Bias)?\b")
 
@@ -51,7 +53,7 @@ def reason(message: str) -> str:
     first = message.strip().partition("\n")[0]
     if first.startswith(_PANIC):  # of a size that its tables do not hold
         return "too large to compile"
-    return "it allows no text from here" if _DEAD_END.match(first) else first
+    return NO_TEXT if _DEAD_END.match(first) else first
 
 
 def _about_regex(regex: str, message: str) -> RequestError:

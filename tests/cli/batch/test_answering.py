@@ -203,3 +203,13 @@ def test_wrong_usage(optc: Optc, talker: Path, tmp_path: Path) -> None:
     outcome = optc("run", talker, *source, "--output", tmp_path / "absent/out.jsonl")
     assert outcome.code == 2
     assert "cannot be written: No such file or directory" in outcome.err
+
+
+def test_files_with_a_byte_order_mark(
+    answer: Answer, optc: Optc, talker: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "schema.json").write_bytes(b"\xef\xbb\xbf" + b'{"const": 7}')
+    run = ("run", talker, "--prompt", "hi", "--json-schema", tmp_path / "schema.json", "--json")
+    assert optc(*run).json["text"] == "7"
+    answer('\ufeff"hi"')
+    assert "error" not in lines_of(tmp_path / "out.jsonl")[0]

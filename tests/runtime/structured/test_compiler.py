@@ -172,6 +172,18 @@ def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
     )
 
 
+def test_a_decoder_that_is_not_understood_is_named() -> None:
+    built = byte_level()
+    for decoder, name in ((tokenizers.decoders.Metaspace(), "Metaspace"), (None, "None")):
+        built.decoder = decoder
+        with pytest.raises(RequestError) as caught:
+            GrammarCompiler(Tokenizer(built), 259, [1]).constraints(Structure("regex", "a"), 1)
+        assert caught.value.message == (
+            "no structured output with this model's tokenizer: its decoder, "
+            f"{name}, does not say what bytes are"
+        )
+
+
 def test_a_tokenizer_that_is_not_understood_is_an_error() -> None:
     """Unigram has no bytes that tokens stand for."""
     unigram = tokenizers.Tokenizer(tokenizers.models.Unigram([("<unk>", 0.0), ("a", -1.0)], 0))
