@@ -22,7 +22,13 @@ from jinja2.utils import _PassArg
 from jinja2.visitor import NodeTransformer
 
 from optc.errors import RequestError
-from optc.runtime.text.template_budget import check_length, check_operation, check_operator, current
+from optc.runtime.text.template_budget import (
+    check_length,
+    check_method,
+    check_operation,
+    check_operator,
+    current,
+)
 
 #: Of HTML, and slow on texts made for that; no chat template has a use for them.
 _LEFT_OUT = ("striptags", "urlize", "xmlattr", "wordwrap")
@@ -78,6 +84,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         method = getattr(function, "__wrapped__", function)  # of a format that Jinja guards
         receiver = getattr(method, "__self__", None)
         name = getattr(method, "__name__", "")
+        check_method(method, receiver, name)
         check_operation(name, [receiver, *args, *kwargs.values()])
         return current().made(super().call(context, function, *args, **kwargs))
 
