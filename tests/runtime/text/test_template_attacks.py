@@ -14,7 +14,10 @@ from optc.runtime.text.template_budget import MADE_TEXT
 #: A hang is not waited for longer than this; nothing else depends on it.
 HANG_S = 30.0
 #: A text of 16 million characters, by doubling, and one of a million.
-LONG = "{% set ns = namespace(t='ab') %}{% for i in range(22) %}{% set ns.t = ns.t ~ ns.t %}{% endfor %}"
+LONG = (
+    "{% set ns = namespace(t='ab') %}"
+    "{% for i in range(22) %}{% set ns.t = ns.t ~ ns.t %}{% endfor %}"
+)
 MIB = LONG.replace("range(22)", "range(19)")
 
 ATTACKS = {
