@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any
 
 from optc.child_process import child_command, child_environment
 from optc.errors import InputError, OptcError, UnavailableError, UnsupportedError
+from optc.system.scratch import Scratch
 
 #: Time between two looks at the memory of a child, in seconds.
 _POLL_S = 0.1
@@ -65,7 +65,7 @@ class ChildJob:
             InputError, UnsupportedError, UnavailableError: From that function: what the child says,
                 or that it crashed, took too long or too much memory.
         """
-        with tempfile.TemporaryDirectory(prefix="optc-child-") as folder:
+        with Scratch("child") as folder:
             asked, result, log = (Path(folder) / name for name in ("request", "result", "log"))
             asked.write_text(request, encoding="utf-8")
             process = self._start(asked, result, log)

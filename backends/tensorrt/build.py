@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from optc.backends.tensorrt.tensor_list import TENSORS_FILE, write_tensors
 from optc.errors import OptcError, UnavailableError
 from optc.executable.executable import EngineSpec
 from optc.ir.graph import is_constant
+from optc.system.scratch import Scratch
 from optc.target import Target
 
 TABLE_FILE = "layers.txt"
@@ -99,7 +99,7 @@ def _scratch(options: BuildOptions) -> Iterator[Path]:
     if options.scratch is not None:
         yield options.scratch
         return
-    with tempfile.TemporaryDirectory(prefix="optc-tensorrt-") as folder:
+    with Scratch("tensorrt") as folder:
         yield Path(folder)
 
 

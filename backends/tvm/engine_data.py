@@ -100,6 +100,12 @@ def read_common(f: Fields) -> dict[str, Any]:
     return {"shared": shared, "ffi": f.get("ffi", str), "weights": weights}
 
 
+def read_weights(data: Mapping[str, Any]) -> tuple[Placed, ...]:
+    """Where the tensors of an engine lie, whatever it runs on; raises as `read_common`."""
+    weights: tuple[Placed, ...] = read_common(Fields(data, _WHERE))["weights"]
+    return weights
+
+
 def stored_tensors(data: Mapping[str, Any], files: EngineFiles) -> list[StoredTensor]:
     """Where the packed tensors lie; raises as `read_common`."""
     found = read_common(Fields(data, _WHERE))

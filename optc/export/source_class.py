@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from optc.importer.config import CONFIG_FILE, read_config
 from optc.importer.export import quiet
 from optc.importer.hugging_face import build_config
 from optc.importer.skeleton import Skeleton, read_skeleton
+from optc.system.scratch import Scratch
 
 #: Of what other tools quantized; the export states its own.
 _QUANTIZATION = "quantization_config"
@@ -69,7 +69,7 @@ def read_class(source: Source, weights: int) -> SourceClass:
             where=source.name,
             hint=f"optc exports {', '.join(MODEL_TYPES)}",
         )
-    with tempfile.TemporaryDirectory(prefix="optc-export-") as made:
+    with Scratch("export") as made:
         folder = Path(made)
         (folder / CONFIG_FILE).write_text(json.dumps(stated), encoding="utf-8")
         try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.errors import InputError, UnavailableError, UnsupportedError
+from optc.foreign.errors import foreign_errors
 from optc.importer.checkpoint import INDEX, INDEX_SUFFIX, SINGLE, named_weights, shard_names
 from optc.importer.config import CONFIG_FILE
 from optc.importer.quantized.settings import MODELOPT_FILE
@@ -43,6 +44,8 @@ _SMALL = (
     f"{MORE_TEMPLATES}/*.jinja",
 )
 _MIB = 1 << 20
+#: Bytes of a file whose size the server did not say, or said wrongly.
+_UNSAID = 256 << 20
 _LOG = logger(__name__)
 
 
@@ -142,7 +145,17 @@ class HubModel:
 
     @contextmanager
     def _errors(self, file: str = CONFIG_FILE) -> Iterator[None]:
-        """What huggingface_hub raises while it gets ``file``, as errors of optc."""
+        """What huggingface_hub raises while it gets ``file``, as errors of optc; what it raises at
+        an answer that no Hub gives is written nowhere."""
+        from huggingface_hub import constants
+
+        problem = f"{constants.ENDPOINT}, asked for the model's files, gives no answer of a Hub"
+        hint = "is HF_ENDPOINT a Hub, and does a proxy ask for a login? then try again"
+        with foreign_errors(str(self), problem, hint), self._known_errors(file):
+            yield
+
+    @contextmanager
+    def _known_errors(self, file: str) -> Iterator[None]:
         from huggingface_hub import errors
 
         where = str(self)
@@ -257,6 +270,12 @@ def _telling(progress: Progress, stage: str) -> type[tqdm]:
 
         def update(self, n: float | None = 1) -> None:
             self._done += int(n or 0)
+            if self._done > max(2 * self._total, _UNSAID):
+                raise InputError(
+                    f"more than {self._done} bytes come where {self._total} were said",
+                    where=stage or "download",
+                    hint="the server is no Hub, or damaged",
+                )
             progress(stage, self._done // _MIB, max(self._total // _MIB, self._done // _MIB))
 
     return Telling

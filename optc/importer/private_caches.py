@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from optc.system.scratch import Scratch
 
 #: Without it PyTorch's compiler makes a folder called after the user in the folder of temporary
 #: files, where another user may have put one of that name.
@@ -19,7 +20,7 @@ def private_caches() -> Iterator[None]:
     if _VARIABLE in os.environ:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="optc-import-") as folder:
+    with Scratch("import") as folder:
         os.environ[_VARIABLE] = folder
         try:
             yield

@@ -8,7 +8,6 @@ model that does not fit in memory is cut into its decoder layers and tiles of th
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from optc.reference.cached_attention import AttentionCopier, Cache
 from optc.reference.partition import partition
 from optc.reference.pieces import HeadTail, block_inputs, evaluate_shared
 from optc.reference.submodel import Array, SubModel, extract, open_session, weight_array
+from optc.system.scratch import Scratch
 
 #: Vocabulary entries per tile of a head that is timed in tiles.
 HEAD_TILE = 32768
@@ -106,7 +106,7 @@ class Baseline:
         _keep_last_row(part.model.graph, self._parts.head)
         part.model.graph.inputs.extend(copier.inputs)
         part.model.graph.outputs.extend(copier.outputs)
-        with tempfile.TemporaryDirectory(prefix="optc-baseline-") as folder:
+        with Scratch("baseline") as folder:
             session = open_session(_store(part, Path(folder)), self._threads)
             yield BaselinePart(session, feeds, {}, result.name or "", tuple(copier.caches))
 

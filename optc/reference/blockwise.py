@@ -8,7 +8,6 @@ while the model runs, and may rewrite it (`optc.reference.observers`).
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from optc.reference.pieces import evaluate_shared
 from optc.reference.running.head import Head, HeadTile
 from optc.reference.running.window_states import WindowStates
 from optc.reference.submodel import Array
+from optc.system.scratch import Scratch
 
 #: The stage in reports of progress.
 CALIBRATION = "calibration"
@@ -66,7 +66,7 @@ class BlockwiseReference:
         self.parts: Partition = partition(model)
         self._keeps = 4 * _elements(model) <= kept_bytes
         self._head = Head(model, self.parts, threads, keeps=self._keeps)
-        self._scratch: list[tempfile.TemporaryDirectory[str]] = []
+        self._scratch: list[Scratch] = []
         self._states: WindowStates | None = None
         self._open: dict[int, BlockRun] = {}
 
@@ -225,7 +225,7 @@ class BlockwiseReference:
     def _allocate(self, shape: tuple[int, ...]) -> Float32:
         if int(np.prod(shape)) * 4 <= HIDDEN_BYTES:
             return np.empty(shape, np.float32)
-        folder = tempfile.TemporaryDirectory(prefix="optc-hidden-")
+        folder = Scratch("hidden")
         self._scratch.append(folder)
         return np.memmap(Path(folder.name) / "hidden", np.float32, "w+", shape=shape)
 

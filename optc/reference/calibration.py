@@ -8,7 +8,6 @@ is found again after weights were merged. Arrays beyond a bound of memory lie in
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import onnx_ir as ir
 
 from optc.ir.linear import Linear, sources
 from optc.ir.weights import Array
+from optc.system.scratch import Scratch
 
 #: Bytes of statistics that are kept in memory.
 MEMORY_BYTES = 256 << 20
@@ -71,7 +71,7 @@ class CalibrationStore:
         self._free = memory_bytes
         self._arrays: dict[tuple[str, str], Array | Path] = {}
         self._known: dict[tuple[str, str], Statistic] = {}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Scratch | None = None
         self._origin: CalibrationStore | None = None  # keeps the folder of copied arrays
 
     def put(self, weights: Iterable[str], statistic: str, array: Array) -> None:
@@ -125,8 +125,8 @@ class CalibrationStore:
             copy.flags.writeable = False
             return copy
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="optc-calibration-")
-        path = Path(self._folder.name) / f"{len(list(Path(self._folder.name).iterdir()))}.npy"
+            self._folder = Scratch("calibration")
+        path = Path(self._folder.name) / f"{len(list(Path(self._folder.name).glob('*.npy')))}.npy"
         np.save(path, array)
         return path
 

@@ -125,6 +125,8 @@ def remove(path: Path) -> int:
         raise InputError("is no artifact; nothing is removed", where=str(path), hint=hint)
     size = sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
     aside = path.with_name(f".{path.name}.removed-{os.getpid()}")
+    for other in path.parent.glob(".*.removed-*"):  # of a removal that was killed
+        shutil.rmtree(other, ignore_errors=True)
     try:
         path.rename(aside)
         shutil.rmtree(aside)

@@ -112,3 +112,13 @@ def test_a_folder_in_an_engines_folder_holds_listed_files_only(tmp_path: Path) -
     with pytest.raises(ArtifactError, match="does not list this file") as caught:
         artifact.files.check(artifact.manifest)
     assert caught.value.where == str(folder / "empty/x")
+
+
+@pytest.mark.parametrize("difference", [-1, 1, 4096])
+def test_a_file_has_just_the_bytes_of_its_entry(difference: int, tmp_path: Path) -> None:
+    entry = replace(ENTRY, path="file", bytes=5000)
+    (tmp_path / "file").write_bytes(bytes(5000))
+    check_size(tmp_path, entry)
+    (tmp_path / "file").write_bytes(bytes(5000 + difference))
+    with pytest.raises(ArtifactError, match=f"the file has {5000 + difference} bytes where"):
+        check_size(tmp_path, entry)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import pytest
 
 from optc.artifact import Artifact, digests, verify
 from optc.artifact.manifest import FileEntry
+from optc.artifact.verify import Range, check_contents
 from optc.errors import ArtifactError
 from tests.artifact.toy import toy_manifest, write_toy
 
@@ -207,3 +209,14 @@ def test_a_file_that_becomes_shorter_is_named(large: Artifact) -> None:
     with pytest.raises(ArtifactError, match="became shorter") as caught:
         verify.check_contents(path, part)
     assert caught.value.where == str(path)
+
+
+@pytest.mark.parametrize("at", [0, 2, 31, 63])
+def test_every_character_of_a_sha256_counts(at: int, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"contents")
+    digest = hashlib.sha256(b"contents").hexdigest()
+    check_contents(path, Range(0, 8, digest, "its sha256"))
+    wrong = digest[:at] + ("1" if digest[at] == "0" else "0") + digest[at + 1 :]
+    with pytest.raises(ArtifactError, match="corrupted"):
+        check_contents(path, Range(0, 8, wrong, "its sha256"))

@@ -30,6 +30,7 @@ class Hub(ThreadingHTTPServer):
         self.folder = folder
         self.repos = {"acme/tiny": folder, "acme/private": folder, **others}
         self.taken: list[str] = []
+        self.odd: dict[str, tuple[int, bytes, dict[str, str]]] = {}  # answers by parts of paths
 
     @property
     def url(self) -> str:
@@ -54,6 +55,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def _answer(self, *, body: bool) -> None:
+        for part, (code, data, headers) in self.server.odd.items():
+            if part in self.path:
+                self._send(code, data, headers, body)
+                return
         path = self.path.partition("?")[0].strip("/")
         parts = path.removeprefix("api/models/").split("/")
         repo, rest = "/".join(parts[:2]), parts[2:]
@@ -96,7 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(code)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
+        if "Content-Length" not in (headers or {}):
+            self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if body and self.command == "GET":
             self.wfile.write(data)

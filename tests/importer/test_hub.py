@@ -222,3 +222,52 @@ def test_the_hub_is_not_imported_for_folders() -> None:
     code = "import optc.importer.hub, sys; optc.importer.hub.local_model('x'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "huggingface_hub" not in done.stdout.split()
+
+
+TAGS = {"X-Repo-Commit": COMMIT, "ETag": '"0123"'}
+REVISION, CONFIG = "/revision/", "/config.json"
+SIBLINGS = [{"rfilename": "config.json"}]
+
+
+def said(value: object) -> tuple[int, bytes, dict[str, str]]:
+    return 200, json.dumps(value).encode(), {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("part", "answer"),
+    [
+        (REVISION, said({"id": "acme/tiny", "siblings": SIBLINGS})),
+        (REVISION, said({"id": "acme/tiny", "sha": COMMIT, "siblings": None})),
+        (REVISION, said({"id": "acme/tiny", "sha": COMMIT, "siblings": 7})),
+        (REVISION, said({"id": "acme/tiny", "sha": 7, "siblings": SIBLINGS})),
+        (REVISION, said([])),
+        (REVISION, said(None)),
+        (REVISION, (200, b"<html>log in</html>", {"Content-Type": "text/html"})),
+        (REVISION, (200, b"[" * 100_000, {})),
+        (REVISION, (500, b"", {})),
+        (REVISION, (302, b"", {"Location": "/api/models/acme/tiny/revision/main"})),
+        (CONFIG, (302, b"", {"Location": "/acme/tiny/resolve/main/config.json"})),
+        (CONFIG, (200, b"{}", {})),
+        (CONFIG, (200, b"{}", {**TAGS, "ETag": "a" * 5000})),
+        (CONFIG, (200, b"{}", {**TAGS, "Content-Length": "many"})),
+        (CONFIG, (200, b"{}", {**TAGS, "Content-Encoding": "gzip"})),
+    ],
+)
+def test_what_no_hub_answers_is_one_error(
+    server: Hub,
+    part: str,
+    answer: tuple[int, bytes, dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
+    server.odd[part] = answer
+    try:
+        folder = HubModel("acme/tiny").fetch_small()
+    except OptcError as error:
+        message = str(error)
+    else:
+        assert (folder / "config.json").read_bytes() == b"{}", "a length that is right by chance"
+        return
+    assert message.startswith("acme/tiny: ")
+    assert message.isprintable()
+    assert len(message) < 1000

@@ -84,6 +84,13 @@ def test_an_artifact_is_removed(store: Path) -> None:
     assert list(store.iterdir()) == []
 
 
+def test_what_a_killed_removal_left_goes_with_the_next(store: Path) -> None:
+    left = store / ".other.removed-123"
+    (left / "engine").mkdir(parents=True)
+    remove(write_toy(store / "going").path)
+    assert not left.exists()
+
+
 def test_nothing_else_is_removed(store: Path, tmp_path: Path) -> None:
     write_toy(store / "model")
     (tmp_path / "notes").mkdir()

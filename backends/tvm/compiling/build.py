@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from optc.backend import BuildOptions, EngineBuild, SharedWeights
 from optc.backends.tvm.compiling.link import linker_command
-from optc.backends.tvm.engine_data import read_data
+from optc.backends.tvm.engine_data import read_weights
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
 from optc.backends.tvm.fingerprint import fingerprint
 from optc.backends.tvm.isa import Isa, isa_of
@@ -114,7 +114,7 @@ def pack_weights(
         libraries, weights = copy_libraries(workdir), lowered.weights
         told = _told(weights)
         return (WEIGHTS_FILE, *libraries), write_weights(workdir / WEIGHTS_FILE, weights, told)
-    known = {p.tensor: p for p in read_data(shared.data).weights}
+    known = {p.tensor: p for p in read_weights(shared.data)}
     missing = [w for w in lowered.weights if any(t not in known for t in w.tensors)]
     if missing and not shared.partial:
         names = [t.name for weight in missing for t in weight.tensors if t not in known]

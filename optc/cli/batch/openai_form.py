@@ -52,7 +52,7 @@ def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
     if url not in (CHAT, COMPLETIONS) or value.get("method", "POST") != "POST":
         raise InputError(f"{url!r} is not served", where="url", hint=f"{CHAT} or {COMPLETIONS}")
     wanted = "messages" if url == CHAT else "prompt"
-    if not isinstance(body, dict) or wanted not in body:
+    if not isinstance(body, dict) or body.get(wanted) is None:
         raise InputError(f"it has no {wanted}", where="body")
     changes = {_RENAMED.get(key, key): one for key, one in asked(body).items()}
     prompt = body[wanted]

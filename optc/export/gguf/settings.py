@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from optc.errors import UnsupportedError
 from optc.export.gguf.rotary import add_scaling, rope_of, stated_settings
 from optc.importer.gguf.config import read_gguf_config
 from optc.importer.gguf.file import metadata_of, open_gguf
+from optc.system.scratch import Scratch
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter
@@ -93,7 +93,7 @@ def _check(architecture: str, config: PretrainedConfig) -> None:
     """Read the settings back, as an import would, and compare."""
     from gguf import GGUFWriter
 
-    with tempfile.TemporaryDirectory(prefix="optc-export-") as made:
+    with Scratch("export") as made:
         file = Path(made) / "settings.gguf"
         writer = GGUFWriter(file, architecture)
         _add(writer, architecture, config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from optc.gates.bisect.value_store import ValueStore
 from optc.progress import Progress, no_progress
 from optc.reference.partition import partition
 from optc.reference.text import EvalWindows
+from optc.system.scratch import Scratch
 
 #: Most tokens that are run, and most bytes of their logits in float32.
 MOST_ROWS = 256
@@ -134,7 +134,7 @@ def bisect(
         optc.errors.UnsupportedError: The dense form cannot be cut at its layers.
     """
     tokens = _some(windows.ids, stages[0].model)
-    with tempfile.TemporaryDirectory(prefix="optc-bisect-") as folder:
+    with Scratch("bisect") as folder:
         kept = Path(folder)
         divergences = compare_stages(
             stages, tokens, kept, threads, lambda done, total: progress("bisect", done, total)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import onnx_ir as ir
 
 from optc.ir.graph import constant
 from optc.reference.submodel import Array, extract, open_session, run_session
+from optc.system.scratch import Scratch
 
 #: Weights of a piece, counted in float32: what ONNX Runtime may make of them at once.
 PIECE_BYTES = 256 << 20
@@ -138,7 +138,7 @@ def _run_piece(
         copy.const_value = weight.const_value
         graph.register_initializer(copy)
     contiguous = {name: np.ascontiguousarray(array) for name, array in feeds.items()}
-    with tempfile.TemporaryDirectory(prefix="optc-bisect-") as folder:
+    with Scratch("bisect") as folder:
         path = Path(folder) / "part.onnx"
         ir.save(part.model, path, external_data="weights")
         return run_session(open_session(str(path), threads), contiguous)

@@ -7,7 +7,6 @@ MiB lie in a temporary file. The head is evaluated in tiles of the vocabulary.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from optc.reference.partition import Block
 from optc.reference.pieces import evaluate_shared
 from optc.reference.submodel import weight_array
 from optc.reference.variants.streaming_kl import StreamingKL
+from optc.system.scratch import Scratch
 
 Float64 = npt.NDArray[np.float64]
 #: Weights by rows [N, K] that stand in for those of some initializers. The head's also stands in
@@ -58,7 +58,7 @@ def measure_variants(
     """
     reference = BlockwiseReference(model, threads)
     try:
-        with tempfile.TemporaryDirectory(prefix="optc-variants-") as folder:
+        with Scratch("variants") as folder:
             return _Variants(reference, tokens, variants, Path(folder), advance).run()
     finally:
         reference.close()

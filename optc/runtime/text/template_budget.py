@@ -6,17 +6,18 @@ The limits and why they are such: ADR 0079.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MappingView, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import BuiltinFunctionType
 from typing import Any
 
 from jinja2.exceptions import SecurityError
 
 #: Units of work: a second or two of an attack, hundreds of turns of a conversation.
 WORK = 1 << 23
-#: Characters of the longest text; and of all texts together that are made on the way.
+#: Characters of the longest text; and bytes of all texts and lists that are made on the way.
 LONGEST_TEXT = 1 << 24
 MADE_TEXT = 1 << 29
 #: Bits of the largest integer, and the largest width, precision, indentation or count of a filter.
@@ -31,6 +32,17 @@ _WIDTHS = frozenset(
     {"center", "ljust", "rjust", "zfill", "expandtabs", "to_bytes", "indent", "tojson"}
     | {"batch", "slice", "round", "truncate"}
 )
+#: Those that compare values with each other: each one about log2(n) times.
+_SORTS = frozenset({"sort", "dictsort", "groupby", "unique", "min", "max"})
+#: What may be called of a value of each type; all that a template has no use for may cost anything.
+_METHODS: dict[type, frozenset[str]] = {
+    str: frozenset(name for name in dir(str) if name[0] != "_") - {"maketrans", "encode"},
+    dict: frozenset({"get", "items", "keys", "values", "copy"}),
+    list: frozenset({"index", "count", "copy"}),
+    tuple: frozenset({"index", "count"}),
+    float: frozenset({"is_integer"}),
+}
+_VALUES = (str, dict, list, tuple, float, int, bytes, bytearray, type, range, set, frozenset)
 #: A width of five digits or one that is an argument, in a format.
 _WIDE = re.compile(r"[0-9]{5}|%[-+ #0-9.]*\*|\{[^{}]*\{")
 
@@ -68,6 +80,8 @@ class Budget:
             elif isinstance(value, (list, tuple, set, frozenset)):
                 waiting.extend(value)
                 self.spend(len(value))
+            elif isinstance(value, (range, MappingView)):
+                self.spend(len(value))
 
     def made(self, value: Any) -> Any:
         """Pay for a result, which is given back.
@@ -78,8 +92,9 @@ class Budget:
         self.spend(1)
         if isinstance(value, (str, bytes, list, tuple)):
             check_length(len(value))
-            self.text -= len(value)
-            self.spend(len(value) >> 9)
+            listed = isinstance(value, (list, tuple))
+            self.spend(len(value) >> (4 if listed else 9))
+            self.text -= len(value) * _bytes_each(value)
             if self.text < 0:
                 raise SecurityError("it makes too much text")
         return value
@@ -104,8 +119,13 @@ def budget() -> Iterator[None]:
 
 
 def check_operation(name: str, operands: Sequence[Any]) -> None:
-    """Refuse a call or filter whose result may be far longer than what it is given."""
+    """Refuse a call or filter whose result may be far longer than what it is given, or that may
+    take far longer than to read it."""
+    before = current().work
     current().step(*operands)
+    if name in _SORTS:
+        current().spend((before - current().work) * 24)  # of what could be made, log2
+    _pay_for_pairs(operands)
     if name in _WIDTHS:
         for operand in operands[1:]:
             if isinstance(operand, int) and abs(operand) > WIDTH:
@@ -123,6 +143,34 @@ def check_operation(name: str, operands: Sequence[Any]) -> None:
         check_length(_product(operands))
     elif name == "sum" and any(isinstance(o, (list, tuple)) for o in operands[1:]):
         raise SecurityError("a sum of lists")
+
+
+def check_method(method: object, receiver: object, name: str) -> None:
+    """Refuse a method of a plain value that is not among those that templates may call."""
+    static = receiver is None and isinstance(method, BuiltinFunctionType)  # such as str.maketrans
+    if static or isinstance(receiver, _VALUES):
+        kind = next((one for one in _METHODS if isinstance(receiver, one)), None)
+        if kind is None or name not in _METHODS[kind]:
+            raise SecurityError(f"the method {name[:40]} is not for templates")
+
+
+def _pay_for_pairs(operands: Sequence[Any]) -> None:
+    """Pay for looking at each part of one operand for each of another: to search a text from its
+    end, to strip many characters, to follow a path of attributes of each element."""
+    texts = sorted(len(one) for one in operands if isinstance(one, (str, bytes)))
+    if len(texts) > 1:
+        current().spend(texts[-1] * texts[-2] >> 10)
+    paths = sum(1 + one.count(".") for one in operands[1:] if isinstance(one, str))
+    for one in operands[:1]:
+        if isinstance(one, (list, tuple, range, Mapping, MappingView)):
+            current().spend(len(one) * paths)
+
+
+def _bytes_each(value: str | bytes | list[Any] | tuple[Any, ...]) -> int:
+    """Most bytes of a character or element."""
+    if isinstance(value, (list, tuple)):
+        return 8
+    return 1 if value.isascii() else 4
 
 
 def check_operator(operator: str, left: Any, right: Any) -> None:

@@ -24,6 +24,7 @@ from jinja2.visitor import NodeTransformer
 from optc.errors import RequestError
 from optc.runtime.text.template_budget import (
     check_length,
+    check_method,
     check_operation,
     check_operator,
     check_short,
@@ -85,6 +86,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         method = getattr(function, "__wrapped__", function)  # of a format that Jinja guards
         receiver = getattr(method, "__self__", None)
         name = getattr(method, "__name__", "")
+        check_method(method, receiver, name)
         check_operation(name, [receiver, *args, *kwargs.values()])
         return current().made(super().call(context, function, *args, **kwargs))
 

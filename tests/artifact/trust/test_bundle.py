@@ -63,3 +63,15 @@ def test_other_bundles_are_refused(change: Callable[[dict[str, Any]], None], mes
     with pytest.raises(ArtifactError, match=message) as caught:
         read_bundle(value, "model.sig")
     assert isinstance(caught.value, SignatureError) is (change is _certificate)
+
+
+@pytest.mark.parametrize("junk", ["{}*", "*{}", "{}\n", "{} ", "-_{}"])
+@pytest.mark.parametrize("key", ["payload", "sig"])
+def test_base64_with_anything_else_is_none(key: str, junk: str) -> None:
+    """What one reader skips another may not: both must see the same bytes."""
+    value = BUNDLE.to_json()
+    envelope = value["dsseEnvelope"]
+    holder = envelope if key == "payload" else envelope["signatures"][0]
+    holder[key] = junk.format(holder[key])
+    with pytest.raises(ArtifactError, match="is not base64"):
+        read_bundle(value, "model.sig")

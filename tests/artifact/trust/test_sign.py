@@ -12,7 +12,7 @@ import pytest
 from optc.artifact import Artifact
 from optc.artifact.trust.bundle import Bundle, pre_authentication
 from optc.artifact.trust.keys import PrivateKey, PublicKey
-from optc.artifact.trust.sign import check_signature, sign
+from optc.artifact.trust.sign import _compare, check_signature, sign
 from optc.artifact.verify import check_files, unlisted_files
 from optc.errors import ArtifactError, InputError, SignatureError
 from tests.artifact.toy import write_toy
@@ -185,3 +185,25 @@ def test_optc_verifies_what_model_signing_signed(
         return
     with pytest.raises(SignatureError, match=r"report\.json: is not the file that was signed"):
         check(artifact, keys[1])
+
+
+@pytest.mark.parametrize("at", [2, 31, 63])
+def test_every_character_of_a_digest_counts(at: int, tmp_path: Path) -> None:
+    digest = "ab" * 32
+    other = digest[:at] + "0" + digest[at + 1 :]
+    _compare(tmp_path, {"a": digest}, {"a": digest})
+    with pytest.raises(SignatureError, match="is not the file that was signed"):
+        _compare(tmp_path, {"a": digest}, {"a": other})
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "provenance.json", "sbom.cdx.json"])
+def test_a_link_is_not_the_file_that_was_signed(
+    name: str, artifact: Artifact, keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = artifact.path / name
+    kept = tmp_path / "kept"
+    assert path.is_file(), [one.name for one in artifact.path.iterdir()]
+    path.rename(kept)
+    path.symlink_to(kept)
+    with pytest.raises(SignatureError, match="was signed and is missing"):
+        check_signature(artifact, PublicKey.read(keys[1]))

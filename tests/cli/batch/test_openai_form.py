@@ -94,6 +94,7 @@ def test_formats_of_responses(
         (line({}, "/v1/embeddings"), "url: '/v1/embeddings' is not served"),
         (line({"messages": [USER]}, method="GET"), "is not served"),
         (line({"prompt": "x"}), "body: it has no messages"),
+        (line({"messages": None}), "body: it has no messages"),
         (line({"messages": "x"}), "messages: not a conversation"),
         (line({"messages": [USER], "stream": True}), "answers in files do not stream"),
         (line({"messages": [USER], "logprobs": True}), "log-probabilities have another form"),

@@ -199,3 +199,17 @@ def test_a_lost_block_is_found() -> None:
     world.blocks.pools[0].take(1)  # held by nobody
     with pytest.raises(RuntimeError):
         world.scheduler.check_integrity()
+
+
+def test_drafts_do_not_count_as_computed_when_the_step_is_committed() -> None:
+    world = make_world(budget=16, spare=50)
+    job = world.add(6, 20)
+    world.step()
+    computed = job.num_computed
+    job.num_drafted = 3
+    chunks = world.scheduler.schedule()
+    assert [(c.rows, c.drafted) for c in chunks] == [(4, 3)]
+    world.scheduler.commit(chunks)
+    assert job.num_computed == computed + 1
+    world.scheduler.accept(job, 2)
+    assert job.num_computed == computed + 3

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optc.backend import SharedWeights
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm.compiling import build as build_module
 from optc.backends.tvm.compiling import link as link_module
@@ -75,6 +76,17 @@ def test_packing_tells_how_much_is_written(tmp_path: Path) -> None:
         weights = (PackedWeight((tensor,), rows, packed),)
         build_module.pack_weights(replace(lowered, weights=weights), tmp_path, None)
     assert told == [("weights, MiB", done, 3) for done in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("owner", ["tvm", "tvm-cuda"])
+def test_weights_of_any_engine_before_are_shared(owner: str, tmp_path: Path) -> None:
+    """Engines come in the order in which they were asked for: a CUDA engine may be the first."""
+    lowered = lower_model(model_after(FUSED, SHAPE), parse_target("x86-64-v3"), OPTIONS)
+    _, placed = build_module.pack_weights(lowered, tmp_path, None)
+    data = {"ffi": "1", "weights": [one.to_json() for one in placed]}
+    data |= {"features": ["avx2"]} if owner == "tvm" else {"cuda": {"images": {}}}
+    shared = SharedWeights(f"../{owner}", data)
+    assert build_module.pack_weights(lowered, tmp_path / "other", shared) == ((), placed)
 
 
 def test_files_of_an_engine(small: Engine) -> None:
