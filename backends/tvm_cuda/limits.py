@@ -38,6 +38,9 @@ def refusal(node: ir.Node) -> str:
         return "mixtures of experts have no CUDA kernels"
     if is_quantizer(node) and activation_bits(node.outputs[-2]) != 8:
         return "activations of 16 bits have no CUDA kernels: quantize-weights.activation_bits=8"
+    zeros = operand(node, "w_zero_point") if node.op_type.startswith("Quantized") else None
+    if zeros is not None and zeros.dtype == ir.DataType.FLOAT:
+        return "float zero points have no CUDA kernels: quantize-weights.given=symmetric"
     if is_clamped_gate(node):
         return "clamped gates have no CUDA kernels"
     if "tree_parent" in {value.name for value in node.inputs if value is not None}:

@@ -131,6 +131,15 @@ def test_activations_of_16_bits_are_refused_by_name() -> None:
     }
 
 
+def test_float_zero_points_are_refused_by_name() -> None:
+    text = """y = optc.QuantizedMatMul <bits: int = 4, group_size: int = 32> (q, s, w, f, z)"""
+    signature = "g (int8[T,32] q, float[T,1] s, uint4[32,8] w, float[1,8] f, float[1,8] z)"
+    (node,) = model_of(f"{signature} => (float[T,8] y)", text).graph
+    assert BACKEND.supports(node, parse_target("cuda:sm_90")).reason == (
+        "float zero points have no CUDA kernels: quantize-weights.given=symmetric"
+    )
+
+
 @pytest.mark.parametrize("rotations", ["", "rotate-kv,rotate-activations,"])
 def test_all_nodes_of_a_recipe_are_taken(rotations: str) -> None:
     target = parse_target("cuda:sm_80+sm_90")

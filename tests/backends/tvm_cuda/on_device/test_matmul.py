@@ -17,7 +17,7 @@ ROWS = 131
 #: Parts of them: whole and ragged blocks of the kernels for few (up to 8, 16, 32, 64) and for many.
 PARTS = [(0, 1), (40, 56), (50, 53), (60, 77), (10, 60), (60, 131), (130, 131)]
 INTEGERS = [
-    *cpu.CONFIGS,
+    *cpu.COMMON,
     IntMatmul(72, 1000, 8, 32, asymmetric=True),
     IntMatmul(64, 2100, 4, 64),
     IntMatmul(64, 1600),

@@ -60,11 +60,11 @@ def compile_deep(
 
 def break_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scales of one layer's K are four times what they should be."""
-    quantized_rows = quantized_layers.quantized_rows
+    find_rows = quantized_layers.find_rows
 
-    def broken(weight: Any, scheme: Any, name: str, *more: Any) -> QuantizedRows:
-        rows = quantized_rows(weight, scheme, name, *more)
-        if name != "model.layers.2.self_attn.q_proj+k_proj+v_proj.weight":
+    def broken(store: Any, linear: Any, scheme: Any, name: str) -> QuantizedRows | None:
+        rows: QuantizedRows | None = find_rows(store, linear, scheme, name)
+        if rows is None or name != "model.layers.2.self_attn.q_proj+k_proj+v_proj.weight":
             return rows
         first, last = 32, 48  # Q has 32 rows, K and V have 16
 
@@ -76,7 +76,7 @@ def break_scale(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return dataclasses.replace(rows, read=read)
 
-    monkeypatch.setattr(quantized_layers, "quantized_rows", broken)
+    monkeypatch.setattr(quantized_layers, "find_rows", broken)
 
 
 def test_a_broken_scale_of_one_layer_is_named(

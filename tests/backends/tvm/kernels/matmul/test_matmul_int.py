@@ -12,14 +12,17 @@ from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
 from optc.errors import UnsupportedError
 from tests.backends.tvm.matmul_cases import assert_close, int_case, isa_that_runs, run
 
-#: Whole and ragged N and K, every weight format, a last group that is cut short.
-CONFIGS = [
+#: Whole and ragged N and K, every weight format of CUDA's kernels too, a last group that is short.
+COMMON = [
     IntMatmul(192, 256),
     IntMatmul(100, 77, bias=True),
     IntMatmul(64, 96, 8, 64, asymmetric=True),
     IntMatmul(200, 256, 4, 32),
     IntMatmul(128, 300, 4, 128, asymmetric=True, bias=True),
     IntMatmul(64, 256, 4, asymmetric=True),
+]
+CONFIGS = [
+    *COMMON,
     IntMatmul(200, 300, 4, 32, minimums=True, bias=True),
     IntMatmul(64, 128, 8, 64, minimums=True),
 ]
