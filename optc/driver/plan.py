@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from optc import registry
 from optc.driver.compiling.built_engine import weight_readers
 from optc.driver.compiling.engines import EngineTarget, engine_name, name_engines
+from optc.driver.compiling.generation import generation_settings
 from optc.driver.compiling.limits import peak_bytes, weight_bytes
 from optc.driver.compiling.lowering import Lowered, lower
 from optc.driver.compiling.memory import PeakMemory
 from optc.driver.compiling.options import ResolvedOptions, build_limits, for_engines
+from optc.driver.compiling.preflight_tokenizer import without_tokenizer
 from optc.driver.predictions.artifact_size import artifact_bytes
 from optc.driver.predictions.compile_time import compile_seconds, usual_layer
 from optc.driver.predictions.engine_plan import EnginePlan, engine_plan
@@ -164,7 +166,13 @@ def plan(
         first,
         again,
         paces.measured,
-        (*warnings, *imported.warnings, *lowered.warnings),
+        (
+            *warnings,
+            *without_tokenizer(source),
+            *imported.warnings,
+            *generation_settings(imported).warnings,
+            *lowered.warnings,
+        ),
     )
 
 

@@ -72,6 +72,8 @@ class SamplingParams:
         n: Completions of the same prompt, at most `MAX_COMPLETIONS`; completion i has noise of
             its own.
         ignore_eos: Do not stop at the model's end tokens.
+        skip_special_tokens: Leave special tokens out of the text; without it, tokens by which a
+            model calls tools show. The token that ends a text is in no text.
         json_schema: The output is JSON that this schema (a mapping or its text) describes.
         regex: The output matches this regular expression (Rust's syntax) as a whole.
         grammar: The output is a text of this grammar (Lark, as llguidance takes it).
@@ -139,6 +141,12 @@ class SamplingParams:
     )
     n: int = option(1, "Continuations of each prompt.", kind="integer", show_default=True)
     ignore_eos: bool = option(False, "Go on after the model's end token.", kind="flag")
+    skip_special_tokens: bool = option(
+        True,
+        "Leave special tokens out of the text [true].",
+        kind="truth",
+        choices=("true", "false"),
+    )
     json_schema: str | Mapping[str, object] | None = option(
         None, "The output is JSON of this schema (a file).", kind="file"
     )

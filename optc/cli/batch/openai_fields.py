@@ -41,7 +41,6 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "modalities": (["text"], []),
     "prompt_logprobs": (0,),
     "seed": (-1,),
-    "skip_special_tokens": (True,),
     "spaces_between_special_tokens": (True,),
     "stop": ("", []),
     "stop_token_ids": ([],),
@@ -53,7 +52,13 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "verbosity": ("medium",),
 }
 #: Variables of the chat template that are fields of their own.
-_VARIABLES = ("documents", "reasoning_effort", "tools")
+_VARIABLES = (
+    "add_generation_prompt",
+    "continue_final_message",
+    "documents",
+    "reasoning_effort",
+    "tools",
+)
 _MORE_VARIABLES = "chat_template_kwargs"
 
 

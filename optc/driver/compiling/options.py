@@ -21,7 +21,7 @@ from optc.driver.compiling.preflight import (
     check_measurable,
 )
 from optc.driver.compiling.preflight_nodes import check_options
-from optc.driver.compiling.preflight_tokenizer import check_tokenizer
+from optc.driver.compiling.preflight_tokenizer import check_tokenizer, without_tokenizer
 from optc.driver.drafts.draft_spec import DraftSpec, parse_draft
 from optc.driver.recipes.draft_recipes import (
     DraftCandidate,
@@ -133,7 +133,7 @@ def resolve_options(
         engines=engines,
         max_ram_bytes=limit_of(asked.max_ram),
         progress=progress,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *without_tokenizer(source)),
         draft_folder=folder,
         candidates=candidates,
         hub=named,

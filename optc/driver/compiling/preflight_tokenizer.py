@@ -43,6 +43,13 @@ def check_tokenizer(
             read_object(source / name, finite=False)
 
 
+def without_tokenizer(source: Path) -> list[str]:
+    """A warning about the model in ``source`` if it has none."""
+    if any((source / name).is_file() for name in VOCABULARIES):
+        return []
+    return ["the model has no tokenizer: the artifact will take and give token ids, not texts"]
+
+
 def _reading(
     names: set[str], asked: CompileOptions, recipe: Recipe, specs: Sequence[DraftSpec]
 ) -> Iterator[tuple[str, str]]:

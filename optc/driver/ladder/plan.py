@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optc.driver.compiling.generation import generation_settings
+from optc.driver.compiling.preflight_tokenizer import without_tokenizer
 from optc.driver.ladder.options import resolve_ladder
 from optc.driver.ladder.predict import predict_rungs
 from optc.driver.ladder.record import ladder_json
@@ -75,4 +77,6 @@ def plan_ladder(
     imported = import_model(options.compiles[0].source, allow_remote_code=asked.allow_remote_code)
     predictions = predict_rungs(imported, options, ceilings)
     ladder = ladder_json(options, predictions)
-    return LadderPlan(imported.name, ladder, tuple(imported.warnings))
+    warnings = without_tokenizer(imported.folder) + imported.warnings
+    settings = generation_settings(imported).warnings
+    return LadderPlan(imported.name, ladder, (*warnings, *settings))

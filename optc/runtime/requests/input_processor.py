@@ -7,6 +7,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -88,7 +89,9 @@ class InputProcessor:
         self._check(params)
         streams: tuple[TextStream, ...] = ()
         if self._tokenizer is not None:
-            decode, context = self._tokenizer.decode, ids.tolist()
+            skip = bool(params.skip_special_tokens)
+            decode = partial(self._tokenizer.decode, skip_special_tokens=skip)
+            context = ids.tolist()
             streams = tuple(
                 TextStream(Detokenizer(decode, context), params.stop_strings)
                 for _ in range(params.completions)

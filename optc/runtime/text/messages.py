@@ -19,6 +19,10 @@ Form = Literal["texts", "parts", "both"]
 #: A character that no template writes itself.
 PROBE = "\ue000"
 _REASONING = ("reasoning_content", "thinking", "reasoning")
+#: The variable that asks for the last message to be continued.
+CONTINUE = "continue_final_message"
+#: transformers' own mark: a template that strips contents takes the blank away.
+_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 #: A part that was printed as a value of Python or JSON.
 _PRINTED = re.compile(r"""['"](type|text)['"] *:""")
 _MEDIA = re.compile(r"image|audio|video|file")
@@ -67,6 +71,37 @@ def with_contents(
         RequestError: A part is no text where only texts are read, or it is of a medium.
     """
     return [_with_content(one, form_of) for one in messages]
+
+
+def tagged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages, with a mark at the end of the last one, which is to be continued.
+
+    Raises:
+        RequestError: It has no text.
+    """
+    *others, last = messages or [{}]
+    content = last.get("content")
+    if isinstance(content, str):
+        return [*others, {**last, "content": content + _TAG}]
+    if isinstance(content, list) and content and isinstance(content[-1], dict):
+        part = content[-1]
+        if isinstance(part.get("text"), str):
+            marked = {**part, "text": part["text"] + _TAG}
+            return [*others, {**last, "content": [*content[:-1], marked]}]
+    raise RequestError("the last message has no text to continue", where=CONTINUE)
+
+
+def cut_at_tag(text: str) -> str:
+    """A rendered conversation up to the mark of `tagged`, as transformers cuts it.
+
+    Raises:
+        RequestError: The template has left the message out.
+    """
+    before, tag, _ = text.rpartition(_TAG.strip())
+    if not tag:
+        raise RequestError("the chat template leaves the last message out", where=CONTINUE)
+    kept = text[len(before) :].startswith(_TAG)
+    return before if kept else before.rstrip()  # the template strips contents
 
 
 def _with_content(message: dict[str, Any], form_of: Callable[[str], Form]) -> dict[str, Any]:

@@ -20,7 +20,16 @@ from optc.runtime.text.control_tokens import (
     encode_one,
     with_special_tokens,
 )
-from optc.runtime.text.messages import PROBE, Form, find_form, normalized, with_contents
+from optc.runtime.text.messages import (
+    CONTINUE,
+    PROBE,
+    Form,
+    cut_at_tag,
+    find_form,
+    normalized,
+    tagged,
+    with_contents,
+)
 from optc.runtime.text.rust_errors import rust_errors
 
 Message = Mapping[str, Any]
@@ -120,9 +129,10 @@ class Tokenizer:
             return [bos, *ids]
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text of ``ids`` without special tokens; U+FFFD for bytes that are not UTF-8."""
-        text: str = self.backend.decode(ids, skip_special_tokens=True)
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Text of ``ids``, without special tokens or with them; U+FFFD for bytes that are not
+        UTF-8."""
+        text: str = self.backend.decode(ids, skip_special_tokens=skip_special_tokens)
         return text
 
     def render_chat(self, messages: Sequence[Message], **variables: object) -> str:
@@ -133,7 +143,8 @@ class Tokenizer:
 
         Args:
             messages: ``{"role": …, "content": …}`` in order.
-            variables: Further variables of the template.
+            variables: Further variables of the template; ``continue_final_message=True`` ends in
+                the midst of the last message instead, for the model to go on with it.
 
         Raises:
             RequestError: There is no template, or it refuses the messages.
@@ -181,10 +192,11 @@ class Tokenizer:
                 where="messages",
                 hint='a list of {"role": …, "content": …}',
             )
-        return {
-            **{name: plain_values(value, name) for name, value in variables.items()},
-            "messages": with_contents(normalized(plain), self._content_form),
-        }
+        given = {name: plain_values(value, name) for name, value in variables.items()}
+        said = with_contents(normalized(plain), self._content_form)
+        if given.get(CONTINUE):
+            return {**given, "add_generation_prompt": False, "messages": tagged(said)}
+        return {**given, "messages": said}
 
     def _content_form(self, role: str) -> Form:
         """How the template reads the contents of a role; found by trying."""
@@ -197,16 +209,18 @@ class Tokenizer:
     def _render(self, variables: Mapping[str, object]) -> str:
         if not self.chat_template:
             raise RequestError("the model has no chat template", hint="send a plain prompt")
-        return render_template(
+        given = {name: value for name, value in variables.items() if name != CONTINUE}
+        text = render_template(
             self.chat_template,
             {
                 "add_generation_prompt": True,
                 "tools": None,  # templates ask whether they are none, not whether they exist
                 "documents": None,
                 **self.special_tokens,
-                **variables,
+                **given,
             },
         )
+        return cut_at_tag(text) if variables.get(CONTINUE) else text
 
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:

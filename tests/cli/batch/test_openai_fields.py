@@ -131,6 +131,8 @@ def test_variables_of_the_template() -> None:
     more = {"enable_thinking": False, "reasoning_effort": "low"}
     found = read(CHAT, tools=[TOOL], reasoning_effort="high", chat_template_kwargs=more)
     assert found.prompt == Chat([USER], {"tools": [TOOL], **more})
+    ends = {"add_generation_prompt": False, "continue_final_message": True}
+    assert read(CHAT, **ends).prompt == Chat([USER], ends)
     assert read(CHAT, tools=[TOOL], tool_choice="none").prompt == Chat([USER], {})
 
 

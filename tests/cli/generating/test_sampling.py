@@ -64,6 +64,7 @@ def test_each_option_reaches_its_field(tmp_path: Path) -> None:
         "early_stopping": ("true", True),
         "n": ("2", 2),
         "regex": ("a+", "a+"),
+        "skip_special_tokens": ("false", False),
     }
     for name, (text, value) in lines.items():
         assert getattr(parsed(flag_name(name), text), name) == value

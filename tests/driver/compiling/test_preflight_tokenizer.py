@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from optc import importer
-from optc.driver.compiling.preflight_tokenizer import check_tokenizer
+from optc.driver.compiling.preflight_tokenizer import check_tokenizer, without_tokenizer
+from optc.driver.compiling.tokenizer import VOCABULARIES
 from optc.options import CompileOptions
 from optc.recipe import load_recipe
 from tests.cli.conftest import Optc, optc, stub
@@ -77,3 +78,10 @@ def test_training(optc: Optc, bare: Path, tmp_path: Path) -> None:
     done = optc("distill", bare, "--text", text, "-o", tmp_path / "out")
     assert done.code == 2
     assert "no tokenizer.json to read a text with (give a model with a tokenizer)" in done.err
+
+
+@pytest.mark.parametrize("name", [*sorted(VOCABULARIES), "tokenizer_config.json", ""])
+def test_a_model_without_a_tokenizer_is_a_warning(tmp_path: Path, name: str) -> None:
+    if name:
+        (tmp_path / name).touch()
+    assert bool(without_tokenizer(tmp_path)) == (name not in VOCABULARIES)

@@ -230,3 +230,11 @@ def test_each_completion_has_its_own_text_and_the_request_one_seed() -> None:
     late = make().submission(GenerationRequest([1], SamplingParams(), deadline_s=2.0))
     assert late.ends_s == late.arrived_s + 2.0
     assert submit([1]).ends_s is None
+
+
+@pytest.mark.parametrize(("skip", "text"), [(True, "ab"), (False, "a<pad>b")])
+def test_special_tokens_show_where_they_are_wanted(skip: bool, text: str) -> None:
+    made = Tokenizer(byte_level())
+    (stream,) = submit("x", skip_special_tokens=skip).streams
+    shown = [stream.add(token) for token in (*made.encode("a"), 2, *made.encode("b"))]
+    assert "".join(shown) + stream.finish() == text

@@ -102,3 +102,48 @@ SEEN = "{% for m in messages %}{{ m | dictsort }}{% endfor %}"
 def test_templates_see_the_keys_that_transformers_shows(message: dict[str, Any]) -> None:
     tokenizer = Tokenizer(byte_level(), chat_template=SEEN)
     assert tokenizer.render_chat([message]) == theirs(tokenizer, [message])
+
+
+ENDS = (
+    "{{ m.content }}</s>",
+    "{{ m.content | trim }}</s>\n",
+    "{% if m.content is string %}{{ m.content }}{% else %}{{ m.content[-1].text }}{% endif %}</s>",
+    "{% for p in m.content %}{{ p.text }}{% endfor %}</s>",
+)
+PROMPT = "{% if add_generation_prompt %}[assistant]{% endif %}"
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("text", ["Sure", "Sure: ", " </s> a\n"])
+def test_the_last_message_is_continued_as_transformers_does(end: str, text: str) -> None:
+    template = "{% for m in messages %}[{{ m.role }}]" + end + "{% endfor %}" + PROMPT
+    tokenizer = Tokenizer(byte_level(), chat_template=template)
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": text}]
+    as_parts = [{**one, "content": [{"type": "text", "text": one["content"]}]} for one in said]
+    read = as_parts if end == ENDS[3] else said
+    (wanted,), _ = render_jinja_template(
+        [read], chat_template=template, continue_final_message=True
+    )
+    for given in (said, as_parts):
+        found = tokenizer.render_chat(given, continue_final_message=True)
+        assert found == wanted
+        ids = tokenizer.encode_chat(given, continue_final_message=True)
+        assert 1 not in ids[-6:], "the end token that a text of the message names is text"
+    assert tokenizer.render_chat(said, continue_final_message=False).endswith("[assistant]")
+
+
+@pytest.mark.parametrize(
+    ("template", "messages", "message"),
+    [
+        ("{{ messages }}", [], "the last message has no text to continue"),
+        ("{{ messages }}", [{"role": "user"}], "the last message has no text to continue"),
+        ("x", [{"role": "user", "content": "a"}], "the chat template leaves the last message out"),
+    ],
+)
+def test_a_message_that_cannot_be_continued(
+    template: str, messages: list[dict[str, Any]], message: str
+) -> None:
+    tokenizer = Tokenizer(byte_level(), chat_template=template)
+    with pytest.raises(RequestError) as caught:
+        tokenizer.render_chat(messages, continue_final_message=True)
+    assert str(caught.value) == f"continue_final_message: {message}"

@@ -6,13 +6,17 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from optc import importer
 from optc.artifact import Artifact
 from optc.driver.compiling.preflight import check_config
 from optc.errors import InputError, UnsupportedError
+from optc.importer import ImportedModel
+from optc.importer.tokenizer_files import TOKENIZER_FILES
 from tests.cli.conftest import Optc, nothing_left
 from tests.importer.hub_server import hub
 from tests.support.drafts.heads import write_heads
@@ -380,3 +384,37 @@ def test_the_store_is_where_artifacts_go(
     assert optc("compile", tiny_model, "--recipe", "fp32", "--no-gates").code == 0
     (found,) = optc("list", "--json").json["artifacts"]
     assert found["path"] == str(tmp_path / "store" / f"{tiny_model.name}-fp32")
+
+
+def test_what_is_not_followed_is_a_warning_everywhere(
+    optc: Optc,
+    stub: StubBackend,
+    imported_tiny: ImportedModel,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the summary, in the JSON and in the report."""
+    folder = tmp_path / "tiny"
+    shutil.copytree(tiny_model, folder)
+    (folder / "generation_config.json").write_text('{"num_beams": 4, "top_p": 0.9}')
+    (folder / "chat_template.jinja").write_text("{{ messages | nope }}")
+    files = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
+
+    def import_model(source: Path, *, allow_remote_code: bool = False) -> ImportedModel:
+        model = imported_tiny.model.clone()
+        return replace(imported_tiny, model=model, folder=folder, tokenizer_files=files)
+
+    monkeypatch.setattr(importer, "import_model", import_model)
+    call = ("compile", folder, "-o", tmp_path / "a", "--recipe", "fp32", "--no-gates")
+    wanted = [
+        "settings of generation_config.json are not followed: num_beams=4",
+        "the chat template fails: No filter named 'nope'.: 4 of 4 conversations that were tried "
+        "cannot be rendered",
+    ]
+    value, artifact = optc(*call, "--json").json, Artifact.open(tmp_path / "a")
+    for warnings in (value["warnings"], artifact.report()["warnings"]):
+        assert [text for text in warnings if text in wanted] == wanted
+    assert artifact.manifest.generation == {"top_p": 0.9}
+    err = optc(*call, "--force").err
+    assert all(f"warning: {text}" in err for text in wanted)
