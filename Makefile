@@ -41,7 +41,7 @@ layers: $(STAMP)
 	$(BIN)/lint-imports
 
 # torch first and by version: a later resolve then keeps that build.
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml setup.py
 	$(PYTHON) -c 'import sys; sys.exit("optc needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip

@@ -42,12 +42,20 @@ def print_json(command: str, values: Mapping[str, Any], warnings: Sequence[str] 
 
 #: What moves a terminal's cursor, colours its text or turns it around; not line ends and tabs.
 _CONTROL = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
+#: What begins a new line.
+_LINE_END = re.compile("[\\n\\u2028\\u2029]")
 
 
 def visible(text: str) -> str:
     """A text with its control characters spelled out, such as ``\\x1b``: names in an artifact or a
     model come from others, and a terminal obeys what it is shown."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def one_line(text: str) -> str:
+    """A text as one line, its line ends spelled out too: what is quoted from a file must not look
+    like a message of its own."""
+    return _LINE_END.sub(lambda found: ascii(found[0])[1:-1], visible(text))
 
 
 def print_error(error: OptcError, as_json: bool) -> int:
@@ -61,14 +69,14 @@ def print_error(error: OptcError, as_json: bool) -> int:
         warnings = details.pop("warnings", ())
         print_json("error", {"error": error.to_json(), **details}, warnings)
     else:
-        click.echo(f"error: {visible(error.render())}", err=True)
+        click.echo(f"error: {one_line(error.render())}", err=True)
     return error.exit_code
 
 
 def print_warnings(warnings: Sequence[str]) -> None:
     """Print warnings on stderr, one a line."""
     for text in warnings:
-        click.echo(f"warning: {visible(text)}", err=True)
+        click.echo(f"warning: {one_line(text)}", err=True)
 
 
 @contextmanager

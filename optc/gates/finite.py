@@ -12,6 +12,7 @@ import numpy.typing as npt
 #: Of whose logits they are.
 NOT_FINITE = "the {}'s logits are no finite numbers"
 TOO_LARGE = "{} is no finite number"
+VAST = "the perplexity is larger than any number"
 
 
 def only_finite(value: Any) -> Any:
@@ -47,5 +48,5 @@ def perplexity_figures(losses: Sequence[npt.NDArray[np.float64]]) -> dict[str, A
     if math.isfinite(found):
         return {"perplexity": found}
     where = place(losses)
-    reason = f"{NOT_FINITE.format('engine')} at {where}" if where else TOO_LARGE.format(found)
+    reason = f"{NOT_FINITE.format('engine')} at {where}" if where else VAST
     return {"perplexity": None, "not_measured": reason}

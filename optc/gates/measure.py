@@ -18,7 +18,7 @@ from optc.gates.continuation import Continuations, compare_continuations
 from optc.gates.copy_probe import CopyProbe, copy_probe
 from optc.gates.divergence import Float64, negative_log_likelihood
 from optc.gates.early_end import EarlyEnd
-from optc.gates.finite import TOO_LARGE, only_finite, perplexity_figures
+from optc.gates.finite import TOO_LARGE, VAST, only_finite, perplexity_figures
 from optc.gates.speed import SpeedFigures, measure_speed
 from optc.progress import Progress, no_progress
 from optc.reference.blockwise import BlockwiseReference
@@ -209,8 +209,9 @@ def evaluate(
     if reference_model is not None:
         count = usable_threads() if threads is None else threads
         found = compare(reference_model, executable, windows, threads=count, progress=progress)
-        missing = {"not_measured": found.worst.broken} if found.worst.broken else {}
         figures: dict[str, Any] = only_finite(dataclasses.asdict(found.divergence))
+        reason = found.worst.broken or (VAST if None in figures.values() else "")
+        missing = {"not_measured": reason} if reason else {}
         return {**figures, **missing, **stated}
     sequence = SingleSequence(executable, windows.ids.shape[1] - 1)
     losses: list[Float64] = []

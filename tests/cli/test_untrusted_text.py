@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from optc.cli.output import print_warnings, show, table, visible
+from optc.cli.output import print_error, print_warnings, show, table, visible
+from optc.errors import InputError
 from tests.artifact.toy import forge, write_toy
 from tests.cli.conftest import Optc
 
@@ -29,6 +30,15 @@ def test_tables_and_warnings_obey_no_text(capsys: pytest.CaptureFixture[str]) ->
     assert streams.out.count(SHOWN) == 4
     assert streams.err == f"warning: {SHOWN}\n"
     assert not set("\x1b\x07\x9b\u202e") & set(streams.out)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\u2028", "\u2029", "\x85", "\x0b"])
+def test_no_message_can_look_like_two(end: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"no file a{end}error: forged"
+    print_error(InputError(text, where=text, hint=text), as_json=False)
+    print_warnings([text, text])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == ["error", "warning", "warning"]
 
 
 @pytest.mark.parametrize("command", [("inspect",), ("verify",), ("run", "--prompt", "x")])

@@ -11,7 +11,7 @@ from optc.cli.chat.chat_commands import EndError, run_command
 from optc.cli.chat.conversation import Conversation
 from optc.cli.chat.reading import read_message
 from optc.cli.logs import note
-from optc.cli.output import visible
+from optc.cli.output import one_line, visible
 from optc.errors import EngineError, OptcError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def converse(conversation: Conversation, line: Callable[[str], str | None]) -> i
         except EngineError:
             raise
         except OptcError as error:
-            click.echo(f"error: {visible(error.render())}", err=True)
+            click.echo(f"error: {one_line(error.render())}", err=True)
             code = code or error.exit_code
 
 

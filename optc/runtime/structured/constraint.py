@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Processor time that the grammar of one completion may take of the engine's thread: at once, and
 #: for each token on average. The common ones take well below a millisecond.
-_AT_ONCE_S, _TOKEN_S = 0.5, 0.02
+_AT_ONCE_S, _TOKEN_S = 0.25, 0.01
 _TOO_SLOW = f"it takes more than {_TOKEN_S * 1000:.0f} ms a token, which holds up all requests"
 
 
