@@ -69,6 +69,7 @@ def _check_pass(f: Fields) -> None:
     if f.number("seconds") is None:
         raise f.error("the key 'seconds' is null or missing")
     f.optional("details", dict)
+    f.optional("facts", dict)
 
 
 def _check_gate(f: Fields) -> None:
