@@ -182,10 +182,13 @@ def build_config(folder: Path, config: dict[str, Any], allow_remote_code: bool) 
     architecture = config["architectures"][0]
     known = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
     if architecture not in known and not config.get("auto_map") and text_config(built) is None:
+        whole = f"{architecture.removesuffix('Model')}ForCausalLM"
         raise UnsupportedError(
             f"{architecture} is not a decoder-only language model that transformers knows",
             where=str(folder / "config.json"),
-            hint="optc imports the classes of transformers' AutoModelForCausalLM, and the text "
+            hint=f"it is the base of {whole}: save that one, which has a head"
+            if architecture.endswith("Model") and whole in known
+            else "optc imports the classes of transformers' AutoModelForCausalLM, and the text "
             "part of models that are made of one and others",
         )
     # the class of plain layers is exported, whatever the checkpoint's weights are stored in

@@ -356,3 +356,9 @@ def test_unknown_attention_is_named(tmp_path: Path) -> None:
         "attention that is not causal is not supported",
         UnsupportedError,
     )
+
+
+def test_a_base_class_is_named_with_its_model(broken: Path) -> None:
+    edit_config(broken, architectures=["LlamaModel"])
+    error = raises(broken, "LlamaModel is not a decoder-only language model", UnsupportedError)
+    assert error.hint == "it is the base of LlamaForCausalLM: save that one, which has a head"
