@@ -90,7 +90,9 @@ def ffi_mismatch(required: str) -> str:
         return error.message
     if _release(installed) == _release(required):
         return ""
-    return f"the engine needs {FFI_PACKAGE} {_release(required)}, installed is {installed}"
+    needed = _release(required)
+    fix = f"pip install '{FFI_PACKAGE}=={needed}.*'"
+    return f"the engine needs {FFI_PACKAGE} {needed}, installed is {installed}: {fix}"
 
 
 def _release(version: str) -> str:

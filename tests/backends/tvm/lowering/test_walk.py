@@ -344,7 +344,8 @@ def test_the_machine_and_the_release_of_the_runtime_decide_what_is_loaded(
     assert "it needs avx2, f16c, fma" in BACKEND.can_load(engine, Machine(frozenset()))
     monkeypatch.setattr(runtime_libs, "ffi_version", lambda: "0.2.0")
     assert BACKEND.can_load(engine, Machine(frozenset(V3.features))) == (
-        "the engine needs apache-tvm-ffi 0.1.15, installed is 0.2.0"
+        "the engine needs apache-tvm-ffi 0.1.15, installed is 0.2.0: "
+        "pip install 'apache-tvm-ffi==0.1.15.*'"
     )
 
 
