@@ -145,7 +145,7 @@ def test_a_finding_lies_in_the_products_innermost_frame() -> None:
 
     outcome = outcome_of(lambda: read_json(None))  # type: ignore[arg-type]
     assert (outcome.kind, outcome.what) == ("raw", "TypeError")
-    assert outcome.where.startswith("optc/artifact/jsonio.py:")
+    assert outcome.where.startswith("optc/foreign/file.py:")
     dump = f'''Thread 0x1 (most recent call first):
   File "/x/y/z.py", line 1 in wait
 Current thread 0x2 (most recent call first):
