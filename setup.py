@@ -1,4 +1,4 @@
-"""Which packages there are, and where: the rest of the build is in pyproject.toml.
+"""The packages and their places: the rest of the build is in pyproject.toml.
 
 ``optc/passes``, ``optc/backends`` and ``optc/recipes`` are symbolic links, so that imports and
 tools find them. A source archive, and a checkout of a system without links, have a small text file

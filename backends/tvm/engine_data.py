@@ -101,7 +101,7 @@ def read_common(f: Fields) -> dict[str, Any]:
 
 
 def read_weights(data: Mapping[str, Any]) -> tuple[Placed, ...]:
-    """Where the tensors of an engine lie, whatever it runs on; raises as `read_common`."""
+    """The places of an engine's tensors, whatever it runs on; raises as `read_common`."""
     weights: tuple[Placed, ...] = read_common(Fields(data, _WHERE))["weights"]
     return weights
 

@@ -1,4 +1,4 @@
-"""What the types of KV pools cost in quality: the gates' figures.
+"""The cost of each type of KV pools in quality: the gates' figures.
 
     python -m benchmarks.proof.kv_quality [--model smollm2-135m-instruct|gemma-3-270m]
         [--recipes fp32,bf16-fused,int8-fused,int4-fast,kv-int4] [--kv float32,…] [--recent 0,64]

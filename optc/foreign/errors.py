@@ -1,4 +1,4 @@
-"""What a package raises at data that others made, as one error that says where."""
+"""Exceptions of packages at data that others made become one error that says where."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def read_file(path: Path, most_bytes: int = MAX_BYTES, *, follow: bool = True) -
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a regular file of that name; of a name that no file can have there is
+    """True if there is a regular file of that name; of a name that no file can have there is
     none."""
     try:
         return path.is_file()

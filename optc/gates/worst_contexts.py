@@ -85,7 +85,7 @@ class WorstContexts:
 
     @property
     def broken(self) -> str:
-        """Whose logits are no finite numbers, and where first; empty if all are."""
+        """The side whose logits are no finite numbers, and the first place; empty if all are."""
         if not self._kept or self._kept[0][1]["kl"] is not None:
             return ""
         worst = self._kept[0][1]

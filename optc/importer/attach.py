@@ -62,7 +62,7 @@ def _stored(skeleton: Skeleton, checkpoint: Mapping[str, Tensor], name: str) -> 
 
 
 def _name_hint(checkpoint: Mapping[str, Tensor], name: str) -> str:
-    """What to do where the tensor is there under a longer or a shorter name."""
+    """The hint where the tensor is there under a longer or a shorter name."""
     longer = next((one for one in checkpoint if one.endswith(f".{name}")), None)
     if longer is not None:
         wrapper = longer.removesuffix(name)

@@ -145,8 +145,8 @@ class HubModel:
 
     @contextmanager
     def _errors(self, file: str = CONFIG_FILE) -> Iterator[None]:
-        """What huggingface_hub raises while it gets ``file``, as errors of optc; what it raises at
-        an answer that no Hub gives is written nowhere."""
+        """Exceptions of huggingface_hub while it gets ``file`` become errors of optc; those at an
+        answer that no Hub gives are written nowhere."""
         from huggingface_hub import constants
 
         problem = f"{constants.ENDPOINT}, asked for the model's files, gives no answer of a Hub"

@@ -73,7 +73,7 @@ class Linear:
 
 
 def weights_in(linear: Linear) -> int:
-    """How many numbers its weight has."""
+    """Number of elements of its weight."""
     return math.prod(linear.weight.rows_shape)
 
 

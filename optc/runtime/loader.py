@@ -85,7 +85,7 @@ def load(path: str | Path, settings: ServeSettings | None = None, **changes: Any
 
 
 def _defaults(artifact: Artifact) -> Mapping[str, Any]:
-    """What the model's own settings say of generating."""
+    """The model's own settings of generation."""
     from optc.runtime.params import SamplingParams
 
     defaults = artifact.manifest.generation

@@ -1,1 +1,1 @@
-"""What the operating system lets this process have."""
+"""Limits of the operating system on this process."""

@@ -1,4 +1,4 @@
-"""How much memory there is to have."""
+"""The memory that there is to have."""
 
 from __future__ import annotations
 

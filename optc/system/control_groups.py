@@ -1,4 +1,4 @@
-"""Which control groups of Linux limit this process: of version 1 and 2, its own and those above.
+"""Control groups of Linux that limit this process: of version 1 and 2, its own and those above.
 
 A container sees its group as the root of all; a service of systemd, or a process of a batch system,
 lies deeper, and the limit may be that of any group on the way.

@@ -1,4 +1,4 @@
-"""How much time of CPUs the control groups let this process take."""
+"""The time of CPUs that the control groups let this process take."""
 
 from __future__ import annotations
 

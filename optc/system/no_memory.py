@@ -12,7 +12,7 @@ _SAID = ("bad_alloc", "bad allocation", "out of memory", "cannot allocate memory
 
 
 def no_memory(error: BaseException) -> bool:
-    """Whether an error, or what it came from, is that memory ran out."""
+    """True if an error, or what it came from, is that memory ran out."""
     seen: set[int] = set()
     found: BaseException | None = error
     while found is not None and id(found) not in seen:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op, operand
 from optc.ir.graph import add_initializer, width
-from optc.passes.kv_cache.scaled_pairs import scalable
+from optc.passes.quantize.folding.scaled_pairs import scalable
 from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
 from optc.pipeline.base import Pass, PassReport
@@ -112,7 +112,7 @@ class _Moments(Watcher):
 
 
 def _turned(later: Sequence[Pass]) -> bool:
-    """Whether a pass rotates the keys afterwards."""
+    """True if a pass rotates the keys afterwards."""
     return any(isinstance(one, RotateKV) and one.block for one in later)
 
 

@@ -256,7 +256,7 @@ class QuantizeWeights(Pass):
         return replace(scheme, zeros=linear.pruned)
 
     def keeps_grid(self, linear: Linear, scheme: Scheme, *, head: bool = False) -> bool:
-        """Whether a weight stays on a grid of the checkpoint that is too coarse to leave: one of 8
+        """True if a weight stays on a grid of the checkpoint that is too coarse to leave: one of 8
         bits loses next to nothing where it is rounded again."""
         kept = self.given_weights().rows(linear.weight, scheme, linear.name, table=head)
         return kept is not None and kept.bits < 8

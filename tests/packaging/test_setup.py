@@ -15,7 +15,7 @@ LINKS = ("passes", "backends", "recipes")
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What setuptools looks at to find packages."""
+    """Folders that setuptools looks at to find packages."""
     root = tmp_path_factory.mktemp("checkout")
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*__init__.py"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -34,7 +34,7 @@ def layout(root: Path) -> tuple[set[str], dict[str, str]]:
 
 
 def folder(root: Path, package: str, places: dict[str, str]) -> Path:
-    """Where setuptools takes a package from: by the longest name that has a place."""
+    """The folder that setuptools takes a package from: by the longest name that has a place."""
     parts = package.split(".")
     for count in range(len(parts), 0, -1):
         place = places.get(".".join(parts[:count]))

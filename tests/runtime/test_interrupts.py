@@ -50,7 +50,7 @@ class Interrupt:
 
 
 def interrupted(use: Callable[[], object], handler: Callable[[], object], at: int) -> bool:
-    """Whether the handler came in while ``use`` ran. Fails if either never ends."""
+    """True if the handler came in while ``use`` ran. Fails if either never ends."""
     interrupt, errors = Interrupt(at, handler), []
 
     def run() -> None:
@@ -155,7 +155,7 @@ def test_two_loads_of_one_name_do_not_both_get_it() -> None:
 
 
 def test_the_runtime_has_no_lock_that_cannot_be_entered_again() -> None:
-    """What is not here: `Latch` for events and futures, `SimpleQueue` for queues."""
+    """The locks that are not here: `Latch` for events and futures, `SimpleQueue` for queues."""
     banned = {"Lock", "Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier", "Future"}
     found = [
         f"{path.name}:{node.lineno}: {name}"
@@ -169,7 +169,7 @@ def test_the_runtime_has_no_lock_that_cannot_be_entered_again() -> None:
 
 
 def ask(drop: Callable[[Engine], object]) -> Any:
-    """What ``drop`` gives of an engine that has no name any more."""
+    """The result of ``drop`` of an engine that has no name any more."""
     kept = drop(toy_engine())
     gc.collect()
     return kept

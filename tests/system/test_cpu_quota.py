@@ -18,7 +18,7 @@ OTHER = "22 28 0:21 / /a\\040place rw,relatime shared:7 - sysfs sysfs rw\n"
 
 
 def quota(folder: Path, mounts: str, groups: str, limits: dict[str, str]) -> float | None:
-    """What is found where files under ``/sys/fs/cgroup`` hold ``limits``."""
+    """The quota that is found where files under ``/sys/fs/cgroup`` hold ``limits``."""
     proc = folder / "proc/self"
     proc.mkdir(parents=True)
     (proc / "mountinfo").write_text(OTHER + mounts)

@@ -65,7 +65,7 @@ def _has_integer_scales(node: ir.Node) -> bool:
 
 
 def zero_form(*, zeros: bool, floats: bool) -> dict[str, bool]:
-    """What a kernel's config says of zero points, which floats have as minimums."""
+    """The part of a kernel's config about zero points, which floats have as minimums."""
     return {"asymmetric": zeros and not floats} | ({"minimums": True} if zeros and floats else {})
 
 

@@ -43,7 +43,7 @@ class WeightParts:
 
     @property
     def float_zeros(self) -> bool:
-        """Whether zero points are floats."""
+        """True if zero points are floats."""
         zeros = self.zero_points
         return zeros is not None and ir.DataType(zeros.dtype) == ir.DataType.FLOAT
 

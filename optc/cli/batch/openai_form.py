@@ -26,7 +26,7 @@ _REASONS = {"deadline": "length"}
 
 @dataclass(frozen=True)
 class Conversing:
-    """What a line calls a conversation; not checked yet.
+    """The part of a line that is called a conversation; not checked yet.
 
     Attributes:
         messages: What it calls messages.

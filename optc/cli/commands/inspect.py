@@ -92,7 +92,7 @@ def _identity(artifact: Artifact, report: Mapping[str, Any]) -> Table:
 
 
 def _defaults(manifest: Manifest) -> str:
-    """What requests are continued with that state nothing else."""
+    """The settings that continue requests which state nothing else."""
     return ", ".join(f"{name}={value!r}" for name, value in sorted(manifest.generation.items()))
 
 

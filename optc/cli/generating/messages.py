@@ -39,7 +39,7 @@ def check_messages(value: object, where: str) -> Messages:
 
 
 def _is_message(value: object) -> bool:
-    """Whether it says something, or calls tools."""
+    """True if it says something, or calls tools."""
     if not isinstance(value, dict) or not isinstance(value.get("role"), str):
         return False
     return "content" in value or "tool_calls" in value

@@ -1,4 +1,4 @@
-"""What a model's own settings say of generating: defaults of the artifact, or warnings.
+"""A model's own settings of generation: defaults of the artifact, or warnings.
 
 transformers follows generation_config.json, or config.json where there is none. What optc has too
 becomes the artifact's default; whatever else would change a text is named.

@@ -1,4 +1,4 @@
-"""What a compile does not take from a model's folder, or takes but cannot use: one warning each."""
+"""Parts of a model's folder that a compile does not take, or cannot use: one warning each."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def _about_templates(folder: Path, artifact: Path, entry: TokenizerEntry | None)
 
 
 def _failures(tokenizer: Tokenizer) -> Iterator[str]:
-    """What fails; a template may refuse conversations of a kind, such as those with a system."""
+    """Errors of trials; a template may refuse conversations of a kind, such as those with a
+    system message."""
     for messages, variables in _TRIED:
         try:
             tokenizer.render_chat(messages, **variables)

@@ -58,7 +58,7 @@ def read_tile(kind: str, rows: Bytes) -> QuantizedTile:
 
 
 def has_minimums(kind: str) -> bool:
-    """Whether weights of a type that `bits_of` knows have float zero points."""
+    """True if weights of a type that `bits_of` knows have float zero points."""
     return kind in ("Q4_1", "Q4_K")
 
 

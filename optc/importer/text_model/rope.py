@@ -1,4 +1,4 @@
-"""How far rotary scalings take a model beyond its ``max_position_embeddings``."""
+"""The length to which rotary scalings take a model beyond its ``max_position_embeddings``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What config.json states of the decoder, whether it lies there or in the part of a wrapper.
+"""Settings of config.json for the decoder, whether it lies there or in the part of a wrapper.
 
 transformers looks at a wrapper's own settings first, and at its decoder's where those are not set.
 """

@@ -32,7 +32,7 @@ class Latch:
                 return
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it has happened, after ``timeout_s`` at the latest."""
+        """True if it has happened, after ``timeout_s`` at the latest."""
         if self._set:
             return True
         mine = allocate_lock()

@@ -107,7 +107,7 @@ class GrammarCompiler:
         return matcher, max(size, _LEAST_BYTES)
 
     def _is_empty(self, lark: str) -> bool:
-        """Whether a grammar is right and has no text."""
+        """True if a grammar is right and has no text."""
         from llguidance import LLMatcher
 
         grammar = LLMatcher.grammar_from_lark(lark)
@@ -142,7 +142,7 @@ class GrammarCompiler:
 
 
 def _schema_error(schema: str) -> str:
-    """What is wrong with a JSON schema; nothing if it is right. It is not compiled, which might
+    """The fault of a JSON schema; nothing if it is right. It is not compiled, which might
     take long."""
     from llguidance import LLMatcher
 
@@ -150,7 +150,7 @@ def _schema_error(schema: str) -> str:
 
 
 def _about_tokenizer(error: ValueError) -> str:
-    """What llguidance says, without the dump of a decoder that it does not know."""
+    """The message of llguidance, without the dump of a decoder that it does not know."""
     kind = _DECODER.search(str(error))
     return str(error) if kind is None else f"its decoder, {kind[1]}, does not say what bytes are"
 

@@ -1,4 +1,4 @@
-"""Which structures surely compile in little time and memory, so that no trial is needed."""
+"""Structures that surely compile in little time and memory, so that no trial is needed."""
 
 from __future__ import annotations
 

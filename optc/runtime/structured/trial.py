@@ -22,7 +22,7 @@ from optc.runtime.structured.structure import Structure
 
 
 class Limits(NamedTuple):
-    """What a compile may take.
+    """Limits of a compile.
 
     Attributes:
         seconds: Of a processor; on a clock eight times as many, for compiles share processors.

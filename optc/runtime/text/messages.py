@@ -46,7 +46,7 @@ def normalized(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def find_form(render: Callable[[list[dict[str, Any]]], str], role: str) -> Form:
-    """How a template reads the contents of a role.
+    """The form in which a template reads the contents of a role.
 
     Args:
         render: Renders messages; its RequestError says that the template refuses them.
@@ -134,7 +134,7 @@ def _refused(kind: object) -> RequestError:
 
 
 def _shows(render: Callable[[list[dict[str, Any]]], str], role: str, content: object) -> bool:
-    """Whether the template writes a content's text, and not how it is stored."""
+    """True if the template writes a content's text, and not how it is stored."""
     said = {"role": role, "content": content}
     user = {"role": "user", "content": content}
     try:

@@ -199,7 +199,7 @@ class Tokenizer:
         return {**given, "messages": said}
 
     def _content_form(self, role: str) -> Form:
-        """How the template reads the contents of a role; found by trying."""
+        """The form in which the template reads the contents of a role; found by trying."""
         role = role if role == "system" else "user"
         if role not in self._forms:
             render = lambda messages: self._render({"messages": messages})  # noqa: E731

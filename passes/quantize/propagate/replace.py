@@ -72,7 +72,7 @@ class QuantizeLayers:
         return replaced
 
     def is_given(self, linear: Linear) -> bool:
-        """Whether the weight stays as the checkpoint has it."""
+        """True if the weight stays as the checkpoint has it."""
         scheme = self.quantize.scheme_of(linear, PassReport())
         given = self.quantize.given_weights().rows(linear.weight, scheme, linear.name)
         return given is not None and not feeds_router(linear.output)

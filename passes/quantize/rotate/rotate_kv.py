@@ -12,8 +12,8 @@ import onnx_ir as ir
 from optc.executable.block_hadamard import BLOCKS
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import width
-from optc.passes.kv_cache.scaled_pairs import scalable
 from optc.passes.quantize.folding.places import VALUES, Place, find_places
+from optc.passes.quantize.folding.scaled_pairs import scalable
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.blocks import InBlocks, rotation_node
 from optc.passes.quantize.rotate.hadamard import hadamard

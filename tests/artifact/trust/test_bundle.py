@@ -68,7 +68,7 @@ def test_other_bundles_are_refused(change: Callable[[dict[str, Any]], None], mes
 @pytest.mark.parametrize("junk", ["{}*", "*{}", "{}\n", "{} ", "-_{}"])
 @pytest.mark.parametrize("key", ["payload", "sig"])
 def test_base64_with_anything_else_is_none(key: str, junk: str) -> None:
-    """What one reader skips another may not: both must see the same bytes."""
+    """One reader skips what another may not: both must see the same bytes."""
     value = BUNDLE.to_json()
     envelope = value["dsseEnvelope"]
     holder = envelope if key == "payload" else envelope["signatures"][0]

@@ -47,7 +47,7 @@ def write(file: Path, change: Callable[[gguf.GGUFWriter], object] = lambda write
 
 
 def outcome(file: Path) -> str:
-    """What comes of a file; any other exception ends the test."""
+    """The result of a file; any other exception ends the test."""
     try:
         gguf_folder(file)
         read_gguf([file])

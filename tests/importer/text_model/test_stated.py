@@ -1,4 +1,4 @@
-"""What a wrapper's config.json states, with transformers' GenerationConfig as the oracle."""
+"""Settings of a wrapper's config.json, with transformers' GenerationConfig as the oracle."""
 
 from __future__ import annotations
 

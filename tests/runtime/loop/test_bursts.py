@@ -38,7 +38,7 @@ class Gated(ToyExecutable):
 
 
 class Counted:
-    """How many calls of a method of `Core` lie between two steps."""
+    """Number of calls of a method of `Core` lie between two steps."""
 
     def __init__(self, name: str, patch: pytest.MonkeyPatch) -> None:
         self.total, self.at_steps = 0, [0]

@@ -11,7 +11,8 @@ import onnx_ir as ir
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import constant, width
 from optc.ir.linear import Linear, linear_of
-from optc.ir.weights import Array, LazyWeight
+from optc.passes.quantize.folding.fold import vector_of
+from optc.passes.quantize.folding.weights import scaled_rows
 
 Float64 = npt.NDArray[np.float64]
 #: No pair is scaled by more, nor by less than its inverse.
@@ -45,7 +46,7 @@ class Operands:
 
     @property
     def even(self) -> bool:
-        """Whether a pass has scaled them before."""
+        """True if a pass has scaled them before."""
         return _EVEN in self.attention.metadata_props
 
     def norms(self) -> tuple[Float64, Float64] | None:
@@ -56,7 +57,7 @@ class Operands:
         heads, kv_heads = self.heads
         size = (width(_operand(self.attention, 1)) or 0) // kv_heads
         squares = [
-            np.square(np.resize(_scale(vector), (count, size)))
+            np.square(np.resize(vector_of(vector).astype(np.float64), (count, size)))
             for vector, count in ((self.q, heads), (self.k, kv_heads))
         ]
         return squares[0].reshape(kv_heads, -1, size).mean(1), squares[1]
@@ -74,7 +75,7 @@ class Operands:
         """
         heads, kv_heads = self.heads
         size = k_square.shape[1]
-        if any(isinstance(o, ir.Value) and _scale(o).size == size for o in (self.q, self.k)):
+        if any(isinstance(o, ir.Value) and vector_of(o).size == size for o in (self.q, self.k)):
             q_square, k_square = (
                 a.mean(0, keepdims=True).repeat(kv_heads, 0) for a in (q_square, k_square)
             )
@@ -103,7 +104,7 @@ def scalable(attention: ir.Node) -> Operands | str:
 
 
 def _giver(value: ir.Value) -> Linear | ir.Value | str:
-    """What sets the size of each channel of ``value``, or why nothing can."""
+    """The rows or the scale that set the size of each channel of ``value``, or why none can."""
     node, linear = value.producer(), linear_of(value)
     if linear is not None:
         if len(linear.initializer.uses()) != 1 or len(linear.output.uses()) != 1:
@@ -128,15 +129,8 @@ def _operand(attention: ir.Node, place: int) -> ir.Value:
     return value
 
 
-def _scale(vector: ir.Value) -> Float64:
-    tensor = constant(vector)
-    if tensor is None:
-        raise ValueError(f"{vector.name}: no constant")
-    return np.asarray(tensor.numpy(), np.float64).ravel()
-
-
 def _scales(k_square: Float64, q_square: Float64, rotary: ir.Node | None) -> Float64:
-    """What keys [Hkv, D] are divided by: the same in both channels of a rotary pair."""
+    """The divisors of keys [Hkv, D]: the same in both channels of a rotary pair."""
     keys, queries = k_square.copy(), q_square.copy()
     if rotary is not None and is_op(rotary, "RotaryEmbedding"):
         size = rotary.attributes.get_int("rotary_embedding_dim", 0) or keys.shape[1]
@@ -157,25 +151,10 @@ def _multiply(giver: Linear | ir.Value, factors: Float64) -> None:
     """Multiply channels by ``factors`` [n * D]: rows and bias of a layer, or a norm's scale, which
     has the first of them where heads share it."""
     exact = factors.astype(np.float32)
-    if isinstance(giver, Linear):
-        _multiply_rows(giver, exact)
-    else:
-        scale = _scale(giver)
-        product = (scale * exact[: scale.size]).astype(np.float32)
-        giver.const_value = ir.tensor(product, name=giver.name)
-
-
-def _multiply_rows(linear: Linear, factors: npt.NDArray[np.float32]) -> None:
-    weight = linear.weight
-
-    def read(start: int, stop: int) -> Array:
-        rows = np.asarray(weight.read_rows(start, stop), np.float32)
-        return rows * factors[start:stop, None]
-
-    linear.initializer.const_value = LazyWeight(
-        read, weight.rows_shape, ir.DataType.FLOAT, weight.name or "", transposed=weight.transposed
-    )
-    linear.initializer.dtype = ir.DataType.FLOAT
-    if linear.bias is not None and linear.bias.const_value is not None:
-        bias = linear.bias.const_value.numpy().astype(np.float32) * factors
-        linear.bias.const_value = ir.tensor(bias, name=linear.bias.name)
+    if isinstance(giver, ir.Value):
+        scale = vector_of(giver)
+        giver.const_value = ir.tensor(scale * exact[: scale.size], name=giver.name)
+        return
+    giver.initializer.const_value = scaled_rows(giver.weight, exact)
+    if giver.bias is not None:
+        giver.bias.const_value = ir.tensor(vector_of(giver.bias) * exact, name=giver.bias.name)
