@@ -115,8 +115,10 @@ def _q4_k(blocks: Bytes) -> _WithMinimums:
     pairs = blocks[:, 2 * _SCALE + 12 :].reshape(-1, 4, 1, GROUP)
     values = np.concatenate([pairs & 15, pairs >> 4], axis=2).reshape(-1, GROUP)
     factor, offset = _floats(blocks[:, :_SCALE]), _floats(blocks[:, _SCALE : 2 * _SCALE])
-    halves = (factor * scales).astype(np.float16).astype(np.float32)
-    return _with_zeros(values, halves.reshape(-1, 1), -(offset * minimums).reshape(-1, 1))
+    with np.errstate(over="ignore"):  # infinities are refused by who reads the weight
+        halves = (factor * scales).astype(np.float16).astype(np.float32)
+        lows = -(offset * minimums).astype(np.float16).astype(np.float32)
+    return _with_zeros(values, halves.reshape(-1, 1), lows.reshape(-1, 1))
 
 
 def _with_zeros(

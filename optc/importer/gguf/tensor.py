@@ -100,7 +100,10 @@ class GgufTensor:
         return self._checked(read_tile(self.dtype, self._raw[start:stop]))
 
     def _checked(self, tile: QuantizedTile) -> QuantizedTile:
-        if not np.isfinite(tile.scales).all():
+        zeros = tile.zero_points
+        if not np.isfinite(tile.scales).all() or (
+            zeros is not None and not np.isfinite(zeros).all()
+        ):
             raise InputError(
                 "the weight holds NaN or infinities", where=self.where, hint="the file is damaged"
             )

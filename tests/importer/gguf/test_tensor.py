@@ -97,6 +97,23 @@ def test_blocks_of_q4_1_of_any_scale_and_minimum(scale: float, minimum: float) -
     np.testing.assert_allclose(found, expected, rtol=0, atol=3e-6)
 
 
+@pytest.mark.parametrize(("scale", "minimum"), [(60000, 1), (1, 60000), (np.nan, 1), (1, np.inf)])
+def test_a_grid_beyond_float16_is_refused(scale: float, minimum: float, tmp_path: Path) -> None:
+    blocks = np.full((4, 144), 255, np.uint8)
+    blocks[:, :4] = np.array([scale, minimum], np.float16).view(np.uint8)
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_tensor("w", blocks, raw_dtype=Kind.Q4_K)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    given = read(tmp_path / "m.gguf")["w"].given
+    assert given is not None
+    assert given.rows is not None
+    with pytest.raises(InputError, match="NaN or infinities"):
+        given.rows.read(0, 4)
+
+
 def test_levels_of_iq4_nl_are_int8(tmp_path: Path) -> None:
     """The package has no quantizer of the type: every byte is a block of its own."""
     blocks = RANDOM.integers(0, 256, (4, 2 * 18)).astype(np.uint8)
