@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx_ir as ir
@@ -16,10 +17,13 @@ from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.given.grids import GivenWeights, scheme_of_rows
 from optc.passes.quantize.kept_rows import find_rows, keep_rows
 from optc.passes.quantize.propagate.replace import QuantizeLayers
+from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import PassReport
 from optc.reference.calibration import CalibrationStore, calibration_of
+from optc.reference.stages.stage import Stage
+from optc.reference.two_streams import Seen
 from tests.support.ir_text import Array, f32, model_of
 from tests.support.models import Dense, dense_model
 
@@ -171,6 +175,17 @@ def test_errors_are_not_propagated_into_weights_that_stay() -> None:
     assert report.details == {"linear layer as given": 1, "linear layer": 1}
     assert find_rows(store, linears[0], INT4, "a") is None
     assert find_rows(store, linears[1], INT4, "b") is not None
+
+
+def test_nothing_is_summed_over_an_input_whose_readers_all_stay() -> None:
+    made = model(a=weight("a"), b=weight("b"))
+    linears = tuple(find_linears(made))
+    store, report = CalibrationStore(0), PassReport()
+    layers = QuantizeLayers(QuantizeWeights(bits=4, group_size=32), store, report)
+    stages = CorrectedStages(layers, store, report, 0.5, 64, stays=layers.is_given)
+    assert stages.weights(Stage((), (), (), linears), Seen({}, {}, Mock(spec=[]))) == {}
+    assert all(map(stages.has, linears))
+    assert report.details == {"linear layer as given": 2}
 
 
 def test_what_an_earlier_pass_rounded_goes_before_the_checkpoint() -> None:
