@@ -17,8 +17,8 @@ from optc.process_memory import freed_is_kept
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.teacher_forcing import SingleSequence, window_logits
 
-#: Most probes, evenly spaced among the windows.
-PROBES = 8
+#: Most probes, evenly spaced among the windows; and where they are reported, but not judged.
+PROBES, UNJUDGED_PROBES = 8, 2
 #: Share of a probe that is copied; what stands between both copies is the rest.
 COPIED = 220 / 511
 
@@ -47,19 +47,19 @@ class CopyProbe:
         return self.nll_engine - self.nll_reference
 
 
-def probes(windows: Int32) -> tuple[Int32, int]:
+def probes(windows: Int32, most: int = PROBES) -> tuple[Int32, int]:
     """Probes [P, S + 1] from windows [W, S + 1], and how many tokens come twice in each.
 
-    A window's first tokens stand again where its last ones were.
+    P is W, at most ``most``. A window's first tokens stand again where its last ones were.
     """
     count, size = windows.shape
     copied = max(1, int(size * COPIED))
-    chosen = windows[np.linspace(0, count - 1, min(PROBES, count)).astype(int)]
+    chosen = windows[np.linspace(0, count - 1, min(most, count)).astype(int)]
     return np.concatenate([chosen[:, : size - copied], chosen[:, :copied]], axis=1), copied
 
 
 def copy_probe(
-    reference: BlockwiseReference, executable: Executable, windows: Int32
+    reference: BlockwiseReference, executable: Executable, windows: Int32, most: int = PROBES
 ) -> CopyProbe | None:
     """Score second copies with both; None where windows [W, S + 1] are too short for a copy.
 
@@ -67,8 +67,9 @@ def copy_probe(
         reference: Runs once over the probes.
         executable: The engine; its KV pools are replaced.
         windows: Token ids.
+        most: Probes.
     """
-    texts, copied = probes(windows)
+    texts, copied = probes(windows, most)
     if copied < 2:
         return None
     size = texts.shape[1] - 1

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from optc.executable.executable import Executable
 from optc.gates.compare import Compared, compare_windows
 from optc.gates.continuation import Continuations, compare_continuations
-from optc.gates.copy_probe import CopyProbe, copy_probe
+from optc.gates.copy_probe import PROBES, UNJUDGED_PROBES, CopyProbe, copy_probe
 from optc.gates.divergence import Float64, negative_log_likelihood
 from optc.gates.early_end import EarlyEnd
 from optc.gates.finite import TOO_LARGE, VAST, only_finite, perplexity_figures
@@ -147,7 +147,9 @@ def measure_gates(
         figures["seconds_quality"] = time.monotonic() - began
         return GateReport(_judge_ended(compared, bounds), only_finite(figures))
     continued = compare_continuations(reference, executable, windows.ids)
-    copies = copy_probe(reference, executable, windows.ids)
+    judged = bounds.get("copy_nll_added") is not None
+    most = PROBES if judged else UNJUDGED_PROBES
+    copies = copy_probe(reference, executable, windows.ids, most)
     reference.let_go()
     measured = time.monotonic()
     figures |= {

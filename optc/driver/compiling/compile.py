@@ -286,7 +286,7 @@ class _Compile:
         return build_drafts(drafting, built.draft)
 
     def _judge_domain(self, lowered: Lowered, tokenizer: TokenizerEntry | None) -> DomainVerdict:
-        if not calibrates(self.options.recipe):
+        if not calibrates(self.options.recipe) or not lowered.read_text:
             return DomainVerdict()
         if self.shared.domain is None:
             with self.stage("calibration text"):

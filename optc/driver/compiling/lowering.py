@@ -16,7 +16,7 @@ from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from optc.process_memory import give_back_freed
 from optc.progress import telling
-from optc.recipe_additions import TRIMS
+from optc.recipe_additions import READ_TEXT, TRIMS
 from optc.reference.calibration import calibration_of, own_calibration
 
 #: The group of passes whose result, the dense form, is what gates compare with.
@@ -42,6 +42,12 @@ class Lowered:
     runs: tuple[PassRecord, ...]
     spec: str
     stages: tuple[tuple[str, ir.Model], ...] = ()
+
+    @property
+    def read_text(self) -> bool:
+        """Whether a pass that wants a text had something to learn from it."""
+        reports = [run.report for run in self.runs if run.name in READ_TEXT]
+        return any(report.facts.get("tokens") != 0 for report in reports)
 
     @property
     def warnings(self) -> tuple[str, ...]:

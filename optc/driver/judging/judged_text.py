@@ -85,7 +85,7 @@ def judged_text(
     given, prose = _given(text)
     if chat is None:
         return JudgedText(windows, None, _ABSENT, prose=True)
-    affordable = windows_for(limits.parameters) * WINDOW_TOKENS // 2
+    affordable = windows_for(limits.parameters) * WINDOW_TOKENS
     found = (
         scored_conversations(
             given,

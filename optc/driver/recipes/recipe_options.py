@@ -108,8 +108,8 @@ def check_text(path: Path, where: str) -> None:
 
 
 def calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: list[str]) -> Recipe:
-    """The recipe with its text to calibrate with; a warning if nothing wants one, or if it is the
-    shipped one.
+    """The recipe with its text to calibrate with; a warning if nothing wants one. Whether it is of
+    the model's domain is measured (`optc.driver.judging.calibration_domain`).
 
     Args:
         recipe: Validated.
@@ -131,12 +131,6 @@ def calibrated(recipe: Recipe, asked: CompileOptions, source: Path, warnings: li
         return recipe
     from optc.reference.text import calibration_text, digest_text
 
-    if text is None:
-        warnings.append(
-            f"recipe {recipe.name} calibrates with the text shipped with optc (prose, documentation"
-            " and Python), which may not be of the model's domain: --calibration FILE gives one"
-            " such as the model was trained on"
-        )
     digest = digest_text(text or calibration_text())
     return with_calibration(recipe, text, source, digest, calibration_folder(asked))
 

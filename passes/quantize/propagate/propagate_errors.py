@@ -36,7 +36,8 @@ class PropagateErrors(ReadsText):
     them, as does the Hessian of the head's input.
 
     Layers with fewer than 16 tokens for each input are left alone and named: a correction from few
-    tokens makes the result worse. The head is not corrected.
+    tokens makes the result worse. The head is not corrected. Where all layers stay on the
+    checkpoint's own grid, and the head gets no fewer than 8 bits, nothing runs: no text is read.
 
     Attributes:
         strength: Share of the correction, 0 to 1. At 0, layers are rounded for the inputs they get,
@@ -125,6 +126,8 @@ class PropagateErrors(ReadsText):
                 products of int8.
         """
         quantize = quantize_behind(self, later)
+        if (given := _all_given(model, quantize)) is not None:
+            return given
         tokens, store = self.tokens(model), calibration_of(model)
         names = self._products(quantize.bits)
         recall = self.recall(model, tokens, quantize.spec(), *names)
@@ -170,6 +173,23 @@ class PropagateErrors(ReadsText):
         }
         report.warnings += stages.adequacy.warnings()
         return report
+
+
+def _all_given(model: ir.Model, quantize: QuantizeWeights) -> PassReport | None:
+    """A report of layers that all stay as the checkpoint has them, beside a head of 8 bits, which
+    loses next to nothing when it is rounded plainly; None where the text has something to say."""
+    report = PassReport(facts={"tokens": 0})
+    layers, head = QuantizeLayers(quantize, calibration_of(model), report), head_of(model)
+    tied = None if head is None else head.initializer
+    linears = [one for one in find_linears(model) if one.initializer is not tied]
+    if not linears or not all(map(layers.is_given, linears)):
+        return None
+    if head is not None:
+        if quantize.scheme_of(head, PassReport(), head=True).bits < 8 and not layers.is_given(head):
+            return None
+        leave(layers.store, weights_of(head))
+    report.add("linear layer as given", len(linears))
+    return report
 
 
 def _decibels(noise: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import onnx_ir as ir
@@ -16,6 +16,7 @@ from optc.ir.weights import Given, LazyWeight
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.given.grids import GivenWeights, scheme_of_rows
 from optc.passes.quantize.kept_rows import find_rows, keep_rows
+from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
@@ -186,6 +187,36 @@ def test_nothing_is_summed_over_an_input_whose_readers_all_stay() -> None:
     assert stages.weights(Stage((), (), (), linears), Seen({}, {}, Mock(spec=[]))) == {}
     assert all(map(stages.has, linears))
     assert report.details == {"linear layer as given": 2}
+
+
+def plain(name: str) -> LazyWeight:
+    """A weight that the checkpoint holds in floats."""
+    floats = f32(64, 64)
+    return LazyWeight(lambda a, b: floats[a:b], floats.shape, ir.DataType.FLOAT, name)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "reads"),
+    [
+        ("ab", {"bits": 8}, False),
+        ("abf", {"bits": 8}, False),
+        ("abf", {"bits": 8, "head_bits": 6, "group_size": 32, "group_scales": "int"}, True),
+        ("afb", {"bits": 8}, True),
+    ],
+)
+def test_no_text_is_read_where_every_layer_stays(
+    names: str, options: dict[str, Any], reads: bool
+) -> None:
+    """The last one is the head; ``f`` comes in floats."""
+    made = model(**{one: plain(one) if one == "f" else weight(one) for one in names})
+    with patch.object(PropagateErrors, "tokens", side_effect=InputError("a text is wanted")):
+        if reads:
+            with pytest.raises(InputError, match="a text is wanted"):
+                PropagateErrors().run_before(made, [QuantizeWeights(**options)])
+            return
+        report = PropagateErrors().run_before(made, [QuantizeWeights(**options)])
+    assert report.details == {"linear layer as given": len(names) - 1}
+    assert report.facts == {"tokens": 0}
 
 
 def test_what_an_earlier_pass_rounded_goes_before_the_checkpoint() -> None:
