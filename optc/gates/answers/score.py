@@ -21,7 +21,7 @@ from optc.reference.teacher_forcing import SingleSequence
 
 #: Sequences run through the reference together if they are at least this share of the longest: a
 #: run reads all weights again, and shorter ones are padded.
-ALIKE = 0.6
+ALIKE = 0.8
 #: Bytes of the engine's logits that wait for the reference's head.
 WAITING_BYTES = 64 << 20
 
