@@ -170,6 +170,17 @@ class QuantizedRows:
 
         return replace(self, read=read, rows=bounds[-1], bits=max(bits))
 
+    def scaled(self, factors: Array) -> QuantizedRows:
+        """Each row by its factor, by the scales."""
+        read = self.read
+
+        def of(start: int, stop: int) -> QuantizedTile:
+            tile = read(start, stop)
+            own = factors[start:stop].reshape(-1, *[1] * (tile.scales.ndim - 1))
+            return tile._replace(scales=tile.scales * own)
+
+        return replace(self, read=of)
+
     def taken(self, index: Array) -> QuantizedRows:
         """The rows of these numbers, in their order; those of a tile should lie close together, as
         all between the first and the last are read."""

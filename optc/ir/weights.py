@@ -36,6 +36,9 @@ class Grid(Protocol):
     def taken(self, index: Array) -> Self:
         """The rows of these numbers."""
 
+    def scaled(self, factors: Array) -> Self:
+        """Each row by its factor."""
+
 
 @dataclass(frozen=True)
 class Given:
@@ -56,6 +59,13 @@ class Given:
         if self.rows is None:
             return self
         return Given(self.label, self.rows.taken(np.arange(start, stop)))
+
+    def scaled(self, factors: Array) -> Given | None:
+        """Each row by its factor: of powers of two, which scales take without rounding; None of
+        others."""
+        if not (np.abs(np.frexp(factors)[0]) == 0.5).all():
+            return None
+        return self if self.rows is None else Given(self.label, self.rows.scaled(factors))
 
     @staticmethod
     def joined(parts: Sequence[Given | None]) -> Given | None:

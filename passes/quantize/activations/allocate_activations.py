@@ -20,6 +20,7 @@ from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
 from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.passes.quantize.recall import KeptParts, name_of
+from optc.passes.quantize.rotate.readers import kept_grids
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
@@ -37,7 +38,7 @@ class AllocateActivations(ReadsText):
     that input alone rounded, weights as they are; in large models some layers stand for others of
     their role. The layers are a knapsack's: the least sum of losses within ``budget``. Last, the
     whole is measured. Where ``activation_layers`` of ``quantize-weights`` names layers, nothing is
-    chosen.
+    chosen. Layers that stay on the checkpoint's grid and read 16 bits in any case are no choice.
 
     Attributes:
         budget: Multiply-adds of a prompt's layers, of those with 8 bits everywhere: from 1, which
@@ -109,8 +110,8 @@ class AllocateActivations(ReadsText):
         return self._run(model, later, read=False)
 
     def _run(self, model: ir.Model, later: Sequence[Pass], *, read: bool) -> PassReport:
-        quantize = quantize_behind(self, later)
-        report, groups = PassReport(), groups_of(model, head=quantize.head)
+        quantize, report = quantize_behind(self, later), PassReport()
+        groups = _free(groups_of(model, head=quantize.head), model, quantize, report)
         if quantize.activation_layers:
             report.add("given", len(quantize.activation_layers))
         elif not self._chooses(later):
@@ -174,8 +175,8 @@ class AllocateActivations(ReadsText):
         report.settled = {f"{option}_bits": 16 if wide else 8}
         if len(wide) < len(groups):
             report.settled |= {f"{option}_layers": names}
-        report.details = {"16 bits": len(wide), "8 bits": len(groups) - len(wide)}
-        report.count = len(groups)
+        report.add("16 bits", len(wide))
+        report.add("8 bits", len(groups) - len(wide))
         total = sum(map(_cost, groups))
         share = sum(_cost(groups[i]) for i in wide) / max(total, 1)
         report.facts = {"budget": self.budget, "reached": 1 + share}
@@ -183,6 +184,17 @@ class AllocateActivations(ReadsText):
     @property
     def _measured_shape(self) -> TextShape:
         return TextShape(min(self.measured_windows, self.windows), self.window_tokens)
+
+
+def _free(
+    groups: Sequence[Group], model: ir.Model, quantize: QuantizeWeights, report: PassReport
+) -> list[Group]:
+    """Those that do not read 16 bits in any case; others are counted."""
+    kept = kept_grids(model, quantize) if quantize.given_activation_bits == 16 else set()
+    free = [one for one in groups if not {linear.initializer for linear in one.linears} <= kept]
+    if len(free) < len(groups):
+        report.add("16 bits, on the checkpoint's grid", len(groups) - len(free))
+    return free
 
 
 def _cost(group: Group) -> int:

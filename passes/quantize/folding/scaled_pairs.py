@@ -64,7 +64,8 @@ class Operands:
 
     def make_even(self, q_square: Float64, k_square: Float64) -> Float64:
         """Divide each rotary pair of the keys by (E[k²] / E[q²]) ** 1/4 and multiply that of the
-        queries by it.
+        queries by it; by the nearest power of two where a weight has a checkpoint's grid, on which
+        it stays then.
 
         Args:
             q_square: Mean squares [Hkv, D] of the queries by channel, over the heads of a group.
@@ -80,6 +81,8 @@ class Operands:
                 a.mean(0, keepdims=True).repeat(kv_heads, 0) for a in (q_square, k_square)
             )
         scales = _scales(k_square, q_square, _operand(self.attention, 1).producer())
+        if any(isinstance(o, Linear) and _has_grid(o) for o in (self.q, self.k)):
+            scales = np.exp2(np.round(np.log2(scales)))
         _multiply(self.q, np.repeat(scales, heads // kv_heads, axis=0).ravel())
         _multiply(self.k, 1 / scales.ravel())
         self.attention.metadata_props[_EVEN] = "true"
@@ -145,6 +148,11 @@ def _scales(k_square: Float64, q_square: Float64, rotary: ir.Node | None) -> Flo
     raw = (keys / queries) ** 0.25
     even: Float64 = raw / np.exp(np.log(raw).mean(1, keepdims=True))
     return np.clip(even, 1 / _MOST, _MOST)
+
+
+def _has_grid(linear: Linear) -> bool:
+    given = linear.weight.given
+    return given is not None and given.rows is not None
 
 
 def _multiply(giver: Linear | ir.Value, factors: Float64) -> None:

@@ -27,13 +27,15 @@ def scaled_columns(weight: LazyWeight, factors: Float32) -> LazyWeight:
 
 
 def scaled_rows(weight: LazyWeight, factors: Float32) -> LazyWeight:
-    """diag(f) W, of W [N, ...] and f [N]."""
+    """diag(f) W, of W [N, ...] and f [N]; on its grid where all f are powers of two."""
 
     def read(start: int, stop: int) -> Float32:
         rows = _rows(weight, start, stop)
         return rows * factors[start:stop].reshape(-1, *[1] * (rows.ndim - 1))
 
-    return _lazy(weight, read)
+    scaled = _lazy(weight, read)
+    scaled.given = None if weight.given is None else weight.given.scaled(factors)
+    return scaled
 
 
 def mixed_columns(weight: LazyWeight, matrix: Matrix) -> LazyWeight:

@@ -17,11 +17,14 @@ from optc.passes.quantize.propagate.checkpoints import BlockCheckpoints
 from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
-from optc.passes.quantize.reads_text import ReadsText
+from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of, weights_of
 from optc.target import usable_threads
+
+#: Windows that tell the Hessian of the head's input, where nothing else is asked of the text.
+HEAD_WINDOWS = 8
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class PropagateErrors(ReadsText):
 
     Layers with fewer than 16 tokens for each input are left alone and named: a correction from few
     tokens makes the result worse. The head is not corrected. Where all layers stay on the
-    checkpoint's own grid, and the head gets no fewer than 8 bits, nothing runs: no text is read.
+    checkpoint's own grid, and the head gets no fewer than 8 bits, nothing runs: no text is read. Of
+    fewer bits, the head's Hessian comes from `HEAD_WINDOWS` of the windows.
 
     Attributes:
         strength: Share of the correction, 0 to 1. At 0, layers are rounded for the inputs they get,
@@ -126,9 +130,11 @@ class PropagateErrors(ReadsText):
                 products of int8.
         """
         quantize = quantize_behind(self, later)
-        if (given := _all_given(model, quantize)) is not None:
+        given = _all_given(model, quantize)
+        if given is not None and _takes_plain_head(model, quantize):
             return given
         tokens, store = self.tokens(model), calibration_of(model)
+        tokens = tokens if given is None else some_windows(tokens, HEAD_WINDOWS)
         names = self._products(quantize.bits)
         recall = self.recall(model, tokens, quantize.spec(), *names)
         cache = recall.cache()
@@ -176,20 +182,27 @@ class PropagateErrors(ReadsText):
 
 
 def _all_given(model: ir.Model, quantize: QuantizeWeights) -> PassReport | None:
-    """A report of layers that all stay as the checkpoint has them, beside a head of 8 bits, which
-    loses next to nothing when it is rounded plainly; None where the text has something to say."""
-    report = PassReport(facts={"tokens": 0})
-    layers, head = QuantizeLayers(quantize, calibration_of(model), report), head_of(model)
+    """A report of layers that all, but for the head, stay as the checkpoint has them, so that no
+    text has anything to say of them; None where one does not."""
+    report, head = PassReport(facts={"tokens": 0}), head_of(model)
+    layers = QuantizeLayers(quantize, calibration_of(model), report)
     tied = None if head is None else head.initializer
     linears = [one for one in find_linears(model) if one.initializer is not tied]
     if not linears or not all(map(layers.is_given, linears)):
         return None
-    if head is not None:
-        if quantize.scheme_of(head, PassReport(), head=True).bits < 8 and not layers.is_given(head):
-            return None
-        leave(layers.store, weights_of(head))
     report.add("linear layer as given", len(linears))
     return report
+
+
+def _takes_plain_head(model: ir.Model, quantize: QuantizeWeights) -> bool:
+    """Note a head of 8 bits, which loses next to nothing by plain rounding, as left to it."""
+    head = head_of(model)
+    if head is None:
+        return True
+    if quantize.scheme_of(head, PassReport(), head=True).bits < 8:
+        return False
+    leave(calibration_of(model), weights_of(head))
+    return True
 
 
 def _decibels(noise: float) -> float:

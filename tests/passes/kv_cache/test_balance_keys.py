@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,15 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.functions import DOMAIN, is_op
+from optc.ir.linear import find_linears
+from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
+from optc.ir.weights import Given, LazyWeight
 from optc.passes.kv_cache.balance_keys import BalanceKeys
 from optc.passes.kv_cache.kv_cache import KVCache
+from optc.passes.quantize.affine import quantize_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
+from optc.passes.quantize.scheme import Scheme
 from tests.passes.checked import checked_run
 from tests.support.ir_text import Array
 from tests.support.letters import letters_folder
@@ -99,6 +105,31 @@ def test_what_is_rotated_afterwards_keeps_its_mean_and_its_balance(name: str, fo
         np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)
     assert "pairs of norms scaled" not in checked_run(later[0], model, later[1]).details
     np.testing.assert_allclose(run_dense(model, tokens), before, rtol=2e-4, atol=5e-5)
+
+
+def test_weights_of_a_checkpoint_stay_on_their_grid(folder: Path) -> None:
+    model = dense_model(SHAPES["plain"])
+    for linear in find_linears(model):
+        tile = quantize_rows(linear.weight.read_rows(0, 1 << 20), Scheme(4, 0, True), "w")
+        rows = QuantizedRows(partial(_part, tile), *linear.weight.rows_shape, 4, 0, True, "w")
+        given = LazyWeight(
+            rows.floats, linear.weight.rows_shape, ir.DataType.FLOAT, "w", given=Given("Q4", rows)
+        )
+        linear.initializer.const_value = given.transpose() if linear.weight.transposed else given
+    tokens = list(range(1, 25))
+    before = run_dense(model, tokens)
+    report = balance(folder).run_before(model, [RotateKV(block=16)])
+    assert report.details["pairs scaled"] == 2
+    for linear in find_linears(model):
+        grid = linear.weight.given
+        assert grid is not None
+        assert isinstance(grid.rows, QuantizedRows)
+        np.testing.assert_array_equal(grid.rows.floats(0, 8), linear.weight.read_rows(0, 8))
+    np.testing.assert_allclose(run_dense(model, tokens), before, rtol=2e-4, atol=2e-5)
+
+
+def _part(tile: QuantizedTile, start: int, stop: int) -> QuantizedTile:
+    return QuantizedTile(*(None if part is None else part[start:stop] for part in tile))
 
 
 def test_int4_pools_lose_less(folder: Path) -> None:

@@ -9,8 +9,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
+from optc.passes.quantize.activations import allocate_activations, rounded_inputs
 from optc.passes.quantize.activations import allocate_activations as module
-from optc.passes.quantize.activations import rounded_inputs
 from optc.passes.quantize.activations.allocate_activations import AllocateActivations
 from optc.passes.quantize.budget.groups import groups_of
 from optc.passes.quantize.quantize_weights import QuantizeWeights
@@ -90,6 +90,22 @@ def test_where_nothing_is_to_choose_nothing_is_measured(
     (record, _) = Pipeline((allocate(folder, budget=budget), QUANTIZE)).run(model)
     assert set(bits_read(model)) == {bits}
     assert record.report.facts == {"budget": budget, "reached": budget}
+
+
+def test_layers_that_stay_on_the_checkpoints_grid_are_no_choice(
+    model: ir.Model, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = groups_of(model, head=True)
+    kept = {linear.initializer for group in groups[:5] for linear in group.linears}
+    kept.discard(groups[4].linears[0].initializer)  # of which one layer stays, and one does not
+    monkeypatch.setattr(allocate_activations, "kept_grids", lambda *given: kept)
+    later = [QuantizeWeights(given_activation_bits=16)]
+    report = allocate(folder, budget=1.4).run_before(model, later)
+    assert [row["tensors"] for row in report.facts["tensors"]] == [one.name for one in groups[4:]]
+    assert report.details["16 bits, on the checkpoint's grid"] == 4
+    assert report.count == 9
+    plain = allocate(folder, budget=1.4).run_unread(model, [QUANTIZE])
+    assert "16 bits, on the checkpoint's grid" not in plain.details
 
 
 def test_unread_it_keeps_to_the_budget(model: ir.Model, folder: Path) -> None:

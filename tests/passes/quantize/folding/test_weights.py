@@ -8,7 +8,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.ir.weights import LazyWeight, as_lazy
+from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
+from optc.ir.weights import Given, LazyWeight, as_lazy
 from optc.passes.quantize.folding.weights import (
     mixed_columns,
     mixed_rows,
@@ -85,3 +86,32 @@ def test_mixing_rows_reads_a_tile_of_them_at_a_time() -> None:
     lazy.read_rows(0, 10)
     assert sum(reads) == N
     assert max(reads) <= 256
+
+
+@pytest.mark.parametrize(
+    ("bits", "group_size", "floats"), [(4, 32, False), (4, 32, True), (8, 0, False)]
+)
+def test_rows_stay_on_their_grid_where_factors_are_powers_of_two(
+    bits: int, group_size: int, floats: bool
+) -> None:
+    draw = np.random.default_rng(1)
+    groups = 64 // (group_size or 64)
+    values = draw.integers(0, 1 << bits, (40, 64)).astype(np.uint8)
+    zeros = draw.uniform(0, 15, (40, groups)).astype(np.float32 if floats else np.uint8)
+    scales = draw.uniform(0.01, 1, (40, groups)).astype(np.float32)
+    tile = QuantizedTile(values, scales, zeros)
+
+    def read(start: int, stop: int) -> QuantizedTile:
+        return QuantizedTile(*(None if part is None else part[start:stop] for part in tile))
+
+    rows = QuantizedRows(read, 40, 64, bits, group_size, False, "w", float_zeros=floats)
+    weight = LazyWeight(rows.floats, (40, 64), ir.DataType.FLOAT, "w", given=Given("Q4_1", rows))
+    factors = np.exp2(draw.integers(-4, 5, 40)).astype(np.float32)
+    scaled = scaled_rows(weight, factors)
+    assert scaled.given is not None
+    grid = scaled.given.rows
+    assert isinstance(grid, QuantizedRows)
+    np.testing.assert_array_equal(grid.read(7, 30).values, values[7:30])
+    np.testing.assert_array_equal(grid.floats(7, 30), scaled.read_rows(7, 30))
+    np.testing.assert_array_equal(scaled.read_rows(0, 40), rows.floats(0, 40) * factors[:, None])
+    assert scaled_rows(weight, factors * 1.5).given is None

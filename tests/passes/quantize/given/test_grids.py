@@ -32,6 +32,13 @@ INT4 = Scheme(4, 32, True)
 INT8 = Scheme(8, 32, True)
 UINT4 = Scheme(4, 32, False)
 CHANNEL = Scheme(8, 0, True)
+INT6_HEAD: dict[str, Any] = {
+    "bits": 4,
+    "group_size": 32,
+    "symmetric": False,
+    "group_scales": "int",
+    "head_bits": 6,
+}
 
 
 def given(array: Array, scheme: Scheme, label: str, name: str) -> LazyWeight:
@@ -200,7 +207,7 @@ def plain(name: str) -> LazyWeight:
     [
         ("ab", {"bits": 8}, False),
         ("abf", {"bits": 8}, False),
-        ("abf", {"bits": 8, "head_bits": 6, "group_size": 32, "group_scales": "int"}, True),
+        ("abf", INT6_HEAD, True),
         ("afb", {"bits": 8}, True),
     ],
 )
@@ -217,6 +224,19 @@ def test_no_text_is_read_where_every_layer_stays(
         report = PropagateErrors().run_before(made, [QuantizeWeights(**options)])
     assert report.details == {"linear layer as given": len(names) - 1}
     assert report.facts == {"tokens": 0}
+
+
+def test_the_head_alone_is_told_by_few_windows() -> None:
+    made = model(a=weight("a"), f=plain("f"))
+    later = [QuantizeWeights(**INT6_HEAD)]
+    ids = np.arange(64 * 4, dtype=np.int32).reshape(64, 4)
+    with (
+        patch.object(PropagateErrors, "tokens", return_value=ids),
+        patch.object(PropagateErrors, "recall", side_effect=InputError("enough")) as recall,
+        pytest.raises(InputError, match="enough"),
+    ):
+        PropagateErrors().run_before(made, later)
+    assert recall.call_args.args[1].shape == (8, 4)
 
 
 def test_what_an_earlier_pass_rounded_goes_before_the_checkpoint() -> None:
