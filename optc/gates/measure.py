@@ -165,6 +165,7 @@ def measure_gates(
             windows.ids,
             threads=reference.threads,
             max_ram_bytes=max_ram_bytes,
+            judged=any(bounds.get(name) is not None for name in SPEED_GATES),
             progress=progress,
         )
         figures |= dataclasses.asdict(speeds)

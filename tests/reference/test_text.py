@@ -71,7 +71,7 @@ def test_short_text_gives_fewer_or_shorter_windows() -> None:
 
 def test_large_models_get_fewer_windows() -> None:
     assert windows_for(11_000_000) == 60
-    assert windows_for(135_000_000) == 11
+    assert windows_for(135_000_000) == 10
     assert windows_for(268_000_000) == 8
     assert windows_for(1_240_000_000) == 7
     assert windows_for(70_000_000_000) == 4

@@ -24,7 +24,7 @@ from optc.reference.calibration import calibration_of, weights_of
 from optc.target import usable_threads
 
 #: Windows that tell the Hessian of the head's input, where nothing else is asked of the text.
-HEAD_WINDOWS = 8
+HEAD_WINDOWS = 4
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class PropagateErrors(ReadsText):
 
     Layers with fewer than 16 tokens for each input are left alone and named: a correction from few
     tokens makes the result worse. The head is not corrected. Where all layers stay on the
-    checkpoint's own grid, and the head gets no fewer than 8 bits, nothing runs: no text is read. Of
-    fewer bits, the head's Hessian comes from `HEAD_WINDOWS` of the windows.
+    checkpoint's own grid, the head's Hessian comes from `HEAD_WINDOWS` of the windows, and where
+    the head stays, too, no text is read.
 
     Attributes:
         strength: Share of the correction, 0 to 1. At 0, layers are rounded for the inputs they get,
@@ -131,7 +131,7 @@ class PropagateErrors(ReadsText):
         """
         quantize = quantize_behind(self, later)
         given = _all_given(model, quantize)
-        if given is not None and _takes_plain_head(model, quantize):
+        if given is not None and given.count == len(find_linears(model)):
             return given
         tokens, store = self.tokens(model), calibration_of(model)
         tokens = tokens if given is None else some_windows(tokens, HEAD_WINDOWS)
@@ -182,27 +182,17 @@ class PropagateErrors(ReadsText):
 
 
 def _all_given(model: ir.Model, quantize: QuantizeWeights) -> PassReport | None:
-    """A report of layers that all, but for the head, stay as the checkpoint has them, so that no
-    text has anything to say of them; None where one does not."""
+    """A report of layers that all stay as the checkpoint has them, maybe but for the head, so that
+    no text has anything to say of them; None where another one does not."""
     report, head = PassReport(facts={"tokens": 0}), head_of(model)
     layers = QuantizeLayers(quantize, calibration_of(model), report)
-    tied = None if head is None else head.initializer
-    linears = [one for one in find_linears(model) if one.initializer is not tied]
-    if not linears or not all(map(layers.is_given, linears)):
-        return None
-    report.add("linear layer as given", len(linears))
-    return report
-
-
-def _takes_plain_head(model: ir.Model, quantize: QuantizeWeights) -> bool:
-    """Note a head of 8 bits, which loses next to nothing by plain rounding, as left to it."""
-    head = head_of(model)
-    if head is None:
-        return True
-    if quantize.scheme_of(head, PassReport(), head=True).bits < 8:
-        return False
-    leave(calibration_of(model), weights_of(head))
-    return True
+    for linear in find_linears(model):
+        is_head = head is not None and linear.initializer is head.initializer
+        if layers.is_given(linear, head=is_head):
+            report.add("linear layer as given")
+        elif not is_head:
+            return None
+    return report if report.count else None
 
 
 def _decibels(noise: float) -> float:

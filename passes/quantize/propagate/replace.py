@@ -71,10 +71,10 @@ class QuantizeLayers:
             self.report.add("linear layer")
         return replaced
 
-    def is_given(self, linear: Linear) -> bool:
-        """True if the weight stays as the checkpoint has it."""
-        scheme = self.quantize.scheme_of(linear, PassReport())
-        given = self.quantize.given_weights().rows(linear.weight, scheme, linear.name)
+    def is_given(self, linear: Linear, *, head: bool = False) -> bool:
+        """True if the weight, of the head or of a layer, stays as the checkpoint has it."""
+        scheme = self.quantize.scheme_of(linear, PassReport(), head=head)
+        given = self.quantize.given_weights().rows(linear.weight, scheme, linear.name, table=head)
         return given is not None and not feeds_router(linear.output)
 
 
