@@ -18,9 +18,11 @@ from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
 from optc.passes.quantize.reads_text import ReadsText, some_windows
+from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
-from optc.reference.calibration import calibration_of, weights_of
+from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
+from optc.reference.streams.gram import hessian_of
 from optc.target import usable_threads
 
 #: Windows that tell the Hessian of the head's input, where nothing else is asked of the text.
@@ -134,7 +136,10 @@ class PropagateErrors(ReadsText):
         if given is not None and given.count == len(find_linears(model)):
             return given
         tokens, store = self.tokens(model), calibration_of(model)
-        tokens = tokens if given is None else some_windows(tokens, HEAD_WINDOWS)
+        if given is not None:
+            some = some_windows(tokens, HEAD_WINDOWS)
+            recall = self.recall(model, some, quantize.spec(), "head")
+            return recall.run(store, lambda: _head_alone(model, some, store, given))
         names = self._products(quantize.bits)
         recall = self.recall(model, tokens, quantize.spec(), *names)
         cache = recall.cache()
@@ -179,6 +184,24 @@ class PropagateErrors(ReadsText):
         }
         report.warnings += stages.adequacy.warnings()
         return report
+
+
+def _head_alone(
+    model: ir.Model, tokens: Int32, store: CalibrationStore, report: PassReport
+) -> PassReport:
+    """Note the Hessian of the head's input, which the layers before it leave as it is."""
+    from optc.reference.blockwise import BlockwiseReference
+
+    head, reference = head_of(model), BlockwiseReference(model, usable_threads())
+    try:
+        if head is not None:
+            hessian = hessian_of(reference.run(tokens))
+            store.put(weights_of(head), INPUT_HESSIAN, hessian)
+            report.add("head")
+    finally:
+        reference.close()
+    report.facts |= {"head_tokens": int(tokens.size), "statistics_sha256": store.digest()}
+    return report
 
 
 def _all_given(model: ir.Model, quantize: QuantizeWeights) -> PassReport | None:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.ir.linear import find_linears
+from optc.ir.linear import find_linears, head_of
 from optc.ir.quantized_rows import QuantizedPart, QuantizedRows
 from optc.ir.weights import Given, LazyWeight
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
@@ -21,12 +21,14 @@ from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
+from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import PassReport
-from optc.reference.calibration import CalibrationStore, calibration_of
+from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
 from optc.reference.stages.stage import Stage
 from optc.reference.two_streams import Seen
 from tests.support.ir_text import Array, f32, model_of
 from tests.support.models import Dense, dense_model
+from tests.support.ragged import run
 
 INT4 = Scheme(4, 32, True)
 INT8 = Scheme(8, 32, True)
@@ -237,6 +239,34 @@ def test_the_head_alone_is_told_by_few_windows() -> None:
     ):
         PropagateErrors().run_before(made, later)
     assert recall.call_args.args[1].shape == (4, 4)
+
+
+def test_the_heads_hessian_is_that_of_what_it_reads() -> None:
+    made = dense_model(Dense())
+    head = head_of(made)
+    assert head is not None
+    for linear in find_linears(made):
+        if linear.initializer is not head.initializer:
+            rows = linear.weight.read_rows(0, linear.weight.rows_shape[0])
+            kept = given(rows, CHANNEL, "Q8", linear.name)
+            linear.initializer.const_value = (
+                kept if not linear.weight.transposed else (kept.transpose())
+            )
+    ids = np.random.default_rng(0).integers(1, 30, (6, 16)).astype(np.int32)
+    with patch.object(PropagateErrors, "tokens", return_value=ids):
+        report = PropagateErrors().run_before(made, [QuantizeWeights(bits=8)])
+    assert report.details["head"] == 1
+    assert report.facts["head_tokens"] == 4 * 16
+    found = calibration_of(made).find(weights_of(head)[0], INPUT_HESSIAN)
+    shown = made.clone()
+    shown.graph.outputs.append(
+        next(value for node in shown.graph for value in node.outputs if value.name == head.x.name)
+    )
+    some = ids[[0, 2, 3, 5]]
+    places = np.broadcast_to(np.arange(16), some.shape).copy()
+    read = run(shown, {"input_ids": some.astype(np.int64), "position_ids": places})[-1]
+    flat = read.reshape(-1, read.shape[-1]).astype(np.float64)
+    np.testing.assert_allclose(found, flat.T @ flat / len(flat), rtol=1e-4, atol=1e-6)
 
 
 def test_what_an_earlier_pass_rounded_goes_before_the_checkpoint() -> None:
