@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optc.errors import OptcError
 from optc.executable.executable import EngineSpec
@@ -29,6 +29,11 @@ from optc.runtime.requests.submission import Submission
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.text.tokenizer import Message, Tokenizer
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from optc.runtime.keywords import RequestTerms
 
 
 class Engine:
@@ -97,7 +102,7 @@ class Engine:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         on_error: OnError = "raise",
-        **terms: Any,
+        **terms: Unpack[RequestTerms],
     ) -> list[RequestOutput]:
         """Continue all prompts, batched, and return their results in order.
 
@@ -143,7 +148,7 @@ class Engine:
         params: SamplingParams | None = None,
         *,
         variables: Mapping[str, object] | None = None,
-        **terms: Any,
+        **terms: Unpack[RequestTerms],
     ) -> RequestOutput:
         """The assistant's next turn in a conversation.
 
@@ -167,7 +172,7 @@ class Engine:
         self,
         prompt: Prompt | GenerationRequest,
         params: SamplingParams | None = None,
-        **terms: Any,
+        **terms: Unpack[RequestTerms],
     ) -> Handle:
         """Start one request; iterate the handle to stream it, in a coroutine with ``async for``.
 
@@ -194,7 +199,7 @@ class Engine:
         self,
         prompt: Prompt | GenerationRequest,
         params: SamplingParams | None = None,
-        **terms: Any,
+        **terms: Unpack[RequestTerms],
     ) -> Handle:
         """`submit` for coroutines: the prompt is encoded and a grammar compiled on threads of the
         engine's own, so that the event loop goes on. A service knows that a request is valid
@@ -216,7 +221,7 @@ class Engine:
         self,
         prompt: Prompt | GenerationRequest,
         params: SamplingParams | None = None,
-        **terms: Any,
+        **terms: Unpack[RequestTerms],
     ) -> AsyncIterator[Delta]:
         """Deltas of one request as they come, for ``async for`` in any event loop.
 
