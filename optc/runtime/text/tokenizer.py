@@ -172,6 +172,15 @@ class Tokenizer:
         marks = Marks(self.control.ids, plain)
         return RenderedChat(self._render(cast("dict[str, object]", marks.values)), marks.restored)
 
+    def check_template(self) -> None:
+        """Do nothing if there is a chat template.
+
+        Raises:
+            RequestError: There is none.
+        """
+        if not self.chat_template:
+            raise RequestError("the model has no chat template", hint="send a plain prompt")
+
     def encode_rendered(self, chat: RenderedChat) -> list[int]:
         """Token ids of what `mark_chat` gave.
 
@@ -207,8 +216,7 @@ class Tokenizer:
         return self._forms[role]
 
     def _render(self, variables: Mapping[str, object]) -> str:
-        if not self.chat_template:
-            raise RequestError("the model has no chat template", hint="send a plain prompt")
+        self.check_template()
         given = {name: value for name, value in variables.items() if name != CONTINUE}
         text = render_template(
             self.chat_template,
