@@ -18,6 +18,7 @@ from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.awaiting import Submitters, submitted
 from optc.runtime.loop.core_factory import CoreFactory, OpenExecutable
 from optc.runtime.loop.worker import Worker
+from optc.runtime.metrics.engine_health import EngineHealth
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.outputs import RequestOutput
 from optc.runtime.params import SamplingParams
@@ -286,6 +287,11 @@ class Engine:
     def metrics(self) -> EngineMetrics:
         """Counters and queues of now."""
         return self._worker.metrics()
+
+    def health(self) -> EngineHealth:
+        """Whether the engine takes requests, and how long its present step has taken. Waits for
+        nothing."""
+        return self._worker.health()
 
     def close(self) -> None:
         """Cancel what runs and release the engine; again has no effect."""

@@ -84,7 +84,9 @@ class SamplingParams:
         ignore_eos: Do not stop at the model's end tokens.
         skip_special_tokens: Leave special tokens out of the text; without it, tokens by which a
             model calls tools show. The token that ends a text is in no text.
-        json_schema: The output is JSON that this schema (a mapping or its text) describes.
+        json_schema: The output is JSON that this schema (a mapping or its text) describes, or
+            an object of this class of pydantic's models. Keys beyond a schema's properties are
+            allowed unless it says ``"additionalProperties": false``; a class's are not.
         regex: The output matches this regular expression (Rust's syntax) as a whole.
         grammar: The output is a text of this grammar (Lark, as llguidance takes it).
         choice: The output is one of these texts. Only one of these four may be given; the end of

@@ -109,16 +109,29 @@ def _schema(given: object) -> Structure | None:
 
 
 def _schema_of_class(given: type) -> object:
-    """The schema of a class of pydantic's models."""
+    """The schema of a class of pydantic's models. Keys that the class does not say what to do with
+    are not allowed: a small model may write one after the other."""
     schema_of = getattr(given, "model_json_schema", None)
     if schema_of is None:
         raise invalid("json_schema", given, f"{_SCHEMAS}; pydantic.TypeAdapter has one of any type")
     try:
-        return schema_of()
+        return _closed(schema_of())
     except RuntimeError as error:  # as pydantic's errors about types without a schema are
         raise RequestError(
             f"{given.__name__} has no schema: {error}", where="json_schema"
         ) from error
+
+
+def _closed(schema: object) -> object:
+    """A copy of a schema whose objects have no keys but their properties, unless they say so."""
+    if isinstance(schema, list):
+        return [_closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _closed(one) for key, one in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
 def _text(kind: Literal["regex", "grammar"], text: object) -> Structure | None:
