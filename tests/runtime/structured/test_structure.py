@@ -338,7 +338,7 @@ def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_tokenizer_that_is_not_understood_is_an_error() -> None:
-    tokenizer = real_tokenizer("tokenizers/t5-small")
+    tokenizer = real_tokenizer("t5-small")
     fresh = GrammarCompiler(tokenizer, tokenizer.backend.get_vocab_size(), [1])
     with pytest.raises(RequestError, match="no structured output with this model's tokenizer"):
         fresh.constraints(Structure("regex", "a"), 1)
