@@ -73,7 +73,13 @@ _HOMES = {
 }
 
 
+#: What the modules of these import and do is there on Linux alone.
+_ON_LINUX = frozenset({"compile", "plan", "plan_ladder", "load", "Engine"})
+
+
 def __getattr__(name: str) -> object:
+    if name in _ON_LINUX:
+        import_module("optc.system.supported").check_system()
     if name == "__version__":
         from importlib.metadata import version
 

@@ -22,6 +22,7 @@ from optc.errors import EngineError, InputError, OptcError
 from optc.logs.logger import logger
 from optc.suggest import near, nearest
 from optc.system.no_memory import memory_error, no_memory
+from optc.system.supported import check_system
 
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
@@ -64,7 +65,12 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, or None if there is no such name."""
+        """The command, or None if there is no such name.
+
+        Raises:
+            UnavailableError: This is no system that commands run on.
+        """
+        check_system()
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"optc.cli.commands.{COMMANDS[cmd_name]}")

@@ -115,11 +115,12 @@ class Chat:
         if not conversation.tools or self._in_text:
             return
         calls = [c for message in conversation.messages for c in calls_of(message)]
+        unread = self.tokenizer.unread({"tools": conversation.tools})
         try:
             text = self.render(conversation, conversation.messages, generate=False).text
             bare = self.render(conversation, conversation.messages, generate=False, tools=False)
         except InputError as error:
-            if not calls:
+            if not calls and not unread:
                 raise
             problem = error.message
         else:

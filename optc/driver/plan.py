@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from optc import registry
 from optc.driver.compiling.built_engine import weight_readers
@@ -28,6 +28,7 @@ from optc.importer.hub import local_model
 from optc.importer.model_folder import model_folder
 from optc.notebook.tables import plan_html
 from optc.options import PLANNED, CompileOptions
+from optc.options.keywords import PlanChanges
 from optc.options.option import with_changes
 from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress, no_progress
@@ -108,7 +109,7 @@ def plan(
     backends: str | Sequence[str] = ALL,
     ceilings: Mapping[str, Ceiling] | None = None,
     progress: Progress = no_progress,
-    **changes: Any,
+    **changes: Unpack[PlanChanges],
 ) -> Plan:
     """Import a model, run the recipe's passes, and ask backends how they take the result.
 
@@ -125,9 +126,8 @@ def plan(
             take: those are in the plan.
         TypeError: There is no option of a name in ``changes``.
     """
-    if recipe is not None:
-        changes["recipe"] = recipe
-    asked = with_changes(CompileOptions(), changes, PLANNED)
+    stated = {} if recipe is None else {"recipe": recipe}
+    asked = with_changes(CompileOptions(), {**changes, **stated}, PLANNED)
     source = model_folder(local_model(model, code=asked.allow_remote_code, progress=progress))
     asked = with_local_files(asked, progress)
     whole, draft_recipe, warnings = resolve_recipe(source, asked)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optc.errors import OptcError
 from optc.executable.executable import EngineSpec
@@ -15,11 +15,12 @@ from optc.runtime.adapters.loading import load_adapter
 from optc.runtime.engine_info import EngineInfo
 from optc.runtime.handle import Handle
 from optc.runtime.kv.kv_plan import KVPlan
-from optc.runtime.loop.awaiting import Submitters
+from optc.runtime.loop.awaiting import Submitters, submitted
 from optc.runtime.loop.core_factory import CoreFactory, OpenExecutable
 from optc.runtime.loop.worker import Worker
+from optc.runtime.metrics.engine_health import EngineHealth
 from optc.runtime.metrics.engine_metrics import EngineMetrics
-from optc.runtime.outputs import Delta, RequestOutput
+from optc.runtime.outputs import RequestOutput
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.generation_request import GenerationRequest, as_request
 from optc.runtime.requests.input_processor import InputProcessor
@@ -28,7 +29,14 @@ from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.requests.submission import Submission
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafting import Drafting
+from optc.runtime.stream import Stream
 from optc.runtime.text.tokenizer import Message, Tokenizer
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from typing import Unpack
+
+    from optc.runtime.keywords import RequestTerms
 
 
 class Engine:
@@ -97,7 +105,7 @@ class Engine:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         on_error: OnError = "raise",
-        **terms: Any,
+        **terms: Unpack[RequestTerms],
     ) -> list[RequestOutput]:
         """Continue all prompts, batched, and return their results in order.
 
@@ -143,7 +151,7 @@ class Engine:
         params: SamplingParams | None = None,
         *,
         variables: Mapping[str, object] | None = None,
-        **terms: Any,
+        **terms: Unpack[RequestTerms],
     ) -> RequestOutput:
         """The assistant's next turn in a conversation.
 
@@ -167,7 +175,7 @@ class Engine:
         self,
         prompt: Prompt | GenerationRequest,
         params: SamplingParams | None = None,
-        **terms: Any,
+        **terms: Unpack[RequestTerms],
     ) -> Handle:
         """Start one request; iterate the handle to stream it, in a coroutine with ``async for``.
 
@@ -194,7 +202,7 @@ class Engine:
         self,
         prompt: Prompt | GenerationRequest,
         params: SamplingParams | None = None,
-        **terms: Any,
+        **terms: Unpack[RequestTerms],
     ) -> Handle:
         """`submit` for coroutines: the prompt is encoded and a grammar compiled on threads of the
         engine's own, so that the event loop goes on. A service knows that a request is valid
@@ -206,37 +214,39 @@ class Engine:
         Raises:
             RequestError, EngineError, UnavailableError: As of `submit`.
         """
-        request = as_request(prompt, params, terms)
-        given: object = request.params
-        compiles = isinstance(given, SamplingParams) and given.structure is not None
-        submit = partial(self.submit, request)
-        return await self._submitters.submitted(submit, compiles=compiles)
+        return await submitted(self._begin(as_request(prompt, params, terms)))
 
-    async def stream(
+    def stream(
         self,
         prompt: Prompt | GenerationRequest,
         params: SamplingParams | None = None,
-        **terms: Any,
-    ) -> AsyncIterator[Delta]:
+        **terms: Unpack[RequestTerms],
+    ) -> Stream:
         """Deltas of one request as they come, for ``async for`` in any event loop.
 
-        The prompt is encoded as by `asubmit`, so that the loop goes on. Leaving the iteration, by
-        an error or because its task is cancelled too, cancels the request. A reader who is slow
-        holds nobody up (`Handle`).
+        The request begins at the call, which raises what can be said without encoding a text,
+        rendering a template or compiling a grammar. These are done on threads, as by `asubmit`:
+        ``stream = await engine.stream(…)`` raises all that is wrong before the first delta.
+        Leaving the iteration, by an error or because its task is cancelled too, cancels the
+        request. A reader who is slow holds nobody up (`Handle`).
 
         Args:
             prompt, params, **terms: As of `submit`.
 
         Raises:
-            RequestError, EngineError, UnavailableError: As of `submit`, at the first delta; and
-                EngineError where the engine fails.
+            RequestError, EngineError, UnavailableError: As of `submit`; what takes time to find,
+                where the stream is awaited or first read.
         """
-        handle = await self.asubmit(prompt, params, **terms)
-        try:
-            async for delta in handle:
-                yield delta
-        finally:
-            handle.cancel()
+        request = as_request(prompt, params, terms)
+        self._worker.check()
+        self._intake.check(request)
+        return Stream(self._begin(request))
+
+    def _begin(self, request: GenerationRequest) -> Future[Handle]:
+        """Submit a request on a thread."""
+        given: object = request.params
+        compiles = isinstance(given, SamplingParams) and given.structure is not None
+        return self._submitters.begin(partial(self.submit, request), compiles=compiles)
 
     def _hand_in(self, submissions: list[Submission]) -> None:
         try:
@@ -277,6 +287,11 @@ class Engine:
     def metrics(self) -> EngineMetrics:
         """Counters and queues of now."""
         return self._worker.metrics()
+
+    def health(self) -> EngineHealth:
+        """Whether the engine takes requests, and how long its present step has taken. Waits for
+        nothing."""
+        return self._worker.health()
 
     def close(self) -> None:
         """Cancel what runs and release the engine; again has no effect."""

@@ -26,13 +26,18 @@ from optc.target import usable_threads
 _LOG = logger(__name__)
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from optc.executable.executable import Executable
     from optc.runtime.engine import Engine
+    from optc.runtime.keywords import ServeChanges
     from optc.runtime.speculative.drafting import Drafting
     from optc.runtime.text.tokenizer import Tokenizer
 
 
-def load(path: str | Path, settings: ServeSettings | None = None, **changes: Any) -> Engine:
+def load(
+    path: str | Path, settings: ServeSettings | None = None, **changes: Unpack[ServeChanges]
+) -> Engine:
     """Load an artifact for generation.
 
     Args:

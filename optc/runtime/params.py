@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from optc.errors import RequestError
 from optc.options.option import option
 from optc.runtime.requests.checks import as_tuple, check_int, check_number, invalid, shown
-from optc.runtime.structured.structure import Structure, structure_of
+from optc.runtime.structured.structure import Schema, Structure, structure_of
 
 if TYPE_CHECKING:  # NumPy is not needed to make parameters
+    from typing import Unpack
+
     from optc.runtime.beams.search import EarlyStopping
+    from optc.runtime.keywords import SamplingChanges
 
 #: Most alternatives that a request may ask for at every position.
 MAX_LOGPROBS = 100
@@ -33,6 +36,13 @@ _LARGEST_LENGTH_PENALTY = 50
 _SEED_LIMIT = 1 << 64
 #: Parameters that a beam search has, too.
 _OF_BEAMS = frozenset({"max_tokens", "length_penalty", "early_stopping"})
+
+
+class _Itself:
+    """An attribute that is its object; of the class it is None."""
+
+    def __get__(self, one: SamplingParams | None, kind: type[SamplingParams]) -> Any:
+        return one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +84,9 @@ class SamplingParams:
         ignore_eos: Do not stop at the model's end tokens.
         skip_special_tokens: Leave special tokens out of the text; without it, tokens by which a
             model calls tools show. The token that ends a text is in no text.
-        json_schema: The output is JSON that this schema (a mapping or its text) describes.
+        json_schema: The output is JSON that this schema (a mapping or its text) describes, or
+            an object of this class of pydantic's models. Keys beyond a schema's properties are
+            allowed unless it says ``"additionalProperties": false``; a class's are not.
         regex: The output matches this regular expression (Rust's syntax) as a whole.
         grammar: The output is a text of this grammar (Lark, as llguidance takes it).
         choice: The output is one of these texts. Only one of these four may be given; the end of
@@ -147,7 +159,7 @@ class SamplingParams:
         kind="truth",
         choices=("true", "false"),
     )
-    json_schema: str | Mapping[str, object] | None = option(
+    json_schema: Schema | None = option(
         None, "The output is JSON of this schema (a file).", kind="file"
     )
     regex: str | None = option(
@@ -160,22 +172,37 @@ class SamplingParams:
         None, "The output is one of these texts.", kind="texts", unicode=True
     )
 
+    #: `dataclasses.replace` gives it, and all parameters, to the new object.
+    _replaced: InitVar[SamplingParams | None] = _Itself()
     _stated: ClassVar[frozenset[str]] = frozenset()
 
-    def __new__(cls, **stated: Any) -> SamplingParams:
+    def __new__(cls, _replaced: SamplingParams | None = None, **given: Any) -> SamplingParams:
         """Note which values are stated: others give way to the model's own defaults."""
         self = super().__new__(cls)
+        stated = set(given)
+        if _replaced is not None:
+            before = {name: getattr(_replaced, name, None) for name in given}
+            stated = {name for name, value in given.items() if value is not before[name]}
+            stated |= _replaced._stated
         object.__setattr__(self, "_stated", frozenset(stated))
         return self
 
-    def changed(self, **changes: Any) -> SamplingParams:
+    @property
+    def stated(self) -> frozenset[str]:
+        """The parameters that were given; others may come from the model's own settings."""
+        return self._stated
+
+    def changed(self, **changes: Unpack[SamplingChanges]) -> SamplingParams:
         """The same with other values, and with no others stated than these and its own.
 
         Raises:
             RequestError: A value is out of its range.
             TypeError: There is no parameter of a name in ``changes``.
         """
-        return SamplingParams(**{name: getattr(self, name) for name in self._stated} | changes)
+        values: dict[str, Any] = {name: getattr(self, name) for name in self._stated}
+        return SamplingParams(**{**values, **changes})
+
+    __replace__ = changed
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> SamplingParams:
         """The same where a value is stated, and ``defaults`` where none is. A beam search takes
@@ -184,7 +211,7 @@ class SamplingParams:
         missing = {name: defaults[name] for name in wanted if name not in self._stated}
         return self.changed(**missing) if missing else self
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, _replaced: SamplingParams | None) -> None:
         self._check_stops()
         self._check_lengths()
         self._check_filters()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,7 @@ from optc.errors import EngineError, OptcError, RequestError
 from optc.executable.executable import Float32, StepBatch
 from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
-from optc.runtime.loop.awaiting import Submitters
+from optc.runtime.loop.awaiting import Submitters, submitted
 from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, Delta
 from optc.runtime.params import SamplingParams
@@ -231,14 +234,14 @@ def test_leaving_a_stream_cancels_its_request(
 def test_a_task_that_is_cancelled_while_its_prompt_is_encoded(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go, submitted = threading.Event(), threading.Event(), []
+    begun, go, handles = threading.Event(), threading.Event(), []
     submit = Engine.submit
 
     def slowly(self: Engine, *arguments: object, **options: object) -> Handle:
         begun.set()
         assert go.wait(HANG_S)
-        submitted.append(submit(self, *arguments, **options))  # type: ignore[arg-type]
-        return submitted[-1]
+        handles.append(submit(self, *arguments, **options))  # type: ignore[arg-type]
+        return handles[-1]
 
     monkeypatch.setattr(Engine, "submit", slowly)
     cancelled: list[Handle] = []
@@ -261,8 +264,9 @@ def test_a_task_that_is_cancelled_while_its_prompt_is_encoded(
 
     run(use())
     engine._submitters._pool(False).shutdown()  # the loop does not wait for these threads
-    assert submitted == cancelled
-    assert submitted[0].result(HANG_S).finish_reason in ("cancelled", "length")
+    assert set(handles) == set(cancelled)
+    assert len(handles) == 1
+    assert handles[0].result(HANG_S).finish_reason in ("cancelled", "length")
 
 
 def test_an_invalid_request_whose_task_is_gone_disturbs_nobody() -> None:
@@ -278,7 +282,7 @@ def test_an_invalid_request_whose_task_is_gone_disturbs_nobody() -> None:
             raise RequestError("no prompt")
 
         submitters = Submitters()
-        task = asyncio.ensure_future(submitters.submitted(refuse, compiles=False))
+        task = asyncio.ensure_future(submitted(submitters.begin(refuse, compiles=False)))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -336,6 +340,113 @@ def test_a_coroutine_learns_what_is_wrong_before_the_first_delta(engine: Engine)
             await engine.asubmit([1], SamplingParams(choice=["a"]))
 
     run(use())
+
+
+#: Requests that no engine takes, by what is wrong: prompt, parameters, terms.
+SEEN_AT_ONCE: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "prompt: the prompt is empty": ([], None, {}),
+    "prompt: unknown token ids": ([10**6], None, {}),
+    "prompt: the prompt has 99 tokens": ([1] * 99, None, {}),
+    "prompt: a prompt is a text or a list": (None, None, {}),
+    "prompt: there is no tokenizer": ("text", None, {}),
+    "prompt: there is no tokenizer (": (optc.Chat([]), None, {}),
+    "params: sampling parameters are": ([1], {"top_k": 1}, {}),
+    "json_schema: structured output needs": ([1], SamplingParams(json_schema="{}"), {}),
+    "stop strings need a tokenizer": ([1], SamplingParams(stop="a"), {}),
+    "beam_width: a beam width of 99": ([1], SamplingParams(beam_width=99), {}),
+    "stop_token_ids: unknown token": ([1], SamplingParams(stop_token_ids=[10**6]), {}),
+    "logit_bias: unknown token": ([1], SamplingParams(logit_bias={10**6: 1}), {}),
+    "adapter: the artifact takes no": ([1], None, {"adapter": "sql"}),
+    "salt: a salt of 5": ([1], None, {"salt": 5}),
+    "priority: a priority of": ([1], None, {"priority": "high"}),
+    "deadline_s: a deadline of": ([1], None, {"deadline_s": -1}),
+}
+#: What only a tokenizer, a template or a grammar compiler can say.
+SEEN_LATER: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "the prompt has 104 tokens": ("a" * 104, None, {}),
+    "prompt: not valid Unicode": ("\ud800", None, {}),
+    "messages: .* is no conversation": (optc.Chat("hi"), None, {}),
+    "regex.*: ": ("a", SamplingParams(regex="("), {}),
+    "grammar.*: ": ("a", SamplingParams(grammar="nonsense"), {}),
+}
+
+
+@pytest.mark.parametrize("message", SEEN_AT_ONCE)
+def test_a_stream_refuses_at_its_call_what_is_seen_at_once(engine: Engine, message: str) -> None:
+    prompt, params, terms = SEEN_AT_ONCE[message]
+    for call in (engine.submit, engine.stream):
+        with pytest.raises(RequestError) as caught:
+            call(prompt, params, **terms)
+        assert message in str(caught.value)
+    with pytest.raises(RequestError):
+        run(engine.asubmit(prompt, params, **terms))
+    with pytest.raises(TypeError, match="sallt"):
+        engine.stream([1], sallt="a")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("message", SEEN_LATER)
+def test_a_stream_that_is_awaited_refuses_before_its_first_delta(message: str) -> None:
+    prompt, params, terms = SEEN_LATER[message]
+    executable = ToyExecutable(toy_spec((0,), vocab=259, max_context=64))
+    tokenizer = Tokenizer(byte_level(), chat_template="{{ messages }}")
+    with Engine(lambda: executable, tokenizer=tokenizer) as engine:
+
+        async def use() -> None:
+            stream = engine.stream(prompt, params, **terms)
+            for _ in range(2):
+                with pytest.raises(RequestError, match=message):
+                    await stream
+                with pytest.raises(RequestError, match=message):
+                    await anext(stream)
+            with pytest.raises(RequestError, match=message):
+                await engine.asubmit(prompt, params, **terms)
+
+        run(use())
+        with pytest.raises(RequestError, match=message):
+            engine.submit(prompt, params, **terms)
+        assert engine.metrics().steps == 0
+
+
+def test_an_awaited_stream_is_the_stream(engine: Engine) -> None:
+    model = ToyExecutable(toy_spec(max_context=64)).model
+
+    async def use() -> None:
+        stream = engine.stream([3], GREEDY)
+        assert await stream is await stream is stream
+        tokens = [t async for delta in stream for t in delta.token_ids]
+        assert tokens == generate_naively(model, [3], 6)
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+    run(use())
+
+
+@pytest.mark.parametrize("way", ["close", "cancel", "drop", "drop when awaited", "aclosing"])
+def test_a_stream_that_nobody_reads_on_is_cancelled(gated: tuple[Engine, Gated], way: str) -> None:
+    engine, executable = gated
+
+    async def use() -> None:
+        stream = engine.stream([1], LONG)
+        if way == "close":
+            await stream.aclose()
+        elif way == "cancel":
+            stream.cancel()
+        elif way == "drop when awaited":
+            await stream
+        elif way == "aclosing":
+            executable.permits.release(2)
+            async with contextlib.aclosing(await stream):
+                await anext(stream)
+        else:
+            del stream
+
+    run(use())
+    gc.collect()
+    executable.permits.release(100)
+    deadline = time.monotonic() + HANG_S
+    while not (ended := engine.metrics().finished) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert ended == {"cancelled": 1}
 
 
 def test_errors_reach_coroutines(gated: tuple[Engine, Gated]) -> None:

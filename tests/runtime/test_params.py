@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
@@ -144,3 +146,75 @@ def test_lists_may_be_as_long_as_their_limit() -> None:
 def test_a_repetition_penalty_is_finite_and_above_0(value: float) -> None:
     with pytest.raises(RequestError, match="repetition_penalty"):
         SamplingParams(repetition_penalty=value)
+
+
+#: A value of each parameter that is not its default.
+OTHERS: dict[str, Any] = {
+    "max_tokens": 7,
+    "temperature": 0.5,
+    "top_p": 0.5,
+    "top_k": 3,
+    "min_p": 0.1,
+    "typical_p": 0.5,
+    "seed": 1,
+    "stop": "end",
+    "stop_token_ids": (1,),
+    "logprobs": 1,
+    "repetition_penalty": 1.1,
+    "presence_penalty": 0.1,
+    "frequency_penalty": 0.1,
+    "logit_bias": {1: 1.0},
+    "length_penalty": 2.0,
+    "early_stopping": True,
+    "n": 2,
+    "ignore_eos": True,
+    "skip_special_tokens": False,
+    "beam_width": 2,
+    "json_schema": "{}",
+    "regex": "a",
+    "grammar": "start: a",
+    "choice": ("a",),
+}
+
+
+def test_another_value_of_each_parameter_is_known_here() -> None:
+    assert OTHERS.keys() == {f.name for f in fields(SamplingParams)}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("way", ["replace", "copy.replace", "changed"])
+def test_a_change_states_itself_and_what_was_stated(name: str, way: str) -> None:
+    """Whatever the model's own settings are: they hold for all others."""
+    kept = "seed" if name != "seed" else "n"
+    params = SamplingParams(**{kept: OTHERS[kept]})
+    changes = {name: OTHERS[name]}
+    if name == "beam_width":
+        kept, params = "max_tokens", SamplingParams(max_tokens=7)
+    if way == "replace":
+        changed = replace(params, **changes)
+    elif way == "copy.replace":  # from Python 3.13 on
+        changed = params.__replace__(**changes)
+    else:
+        changed = params.changed(**changes)
+    assert changed == SamplingParams(**{kept: OTHERS[kept]} | changes)
+    assert changed.stated == {kept, name}
+    again = replace(replace(copy.deepcopy(changed)), max_tokens=9)
+    assert again.stated == {kept, name, "max_tokens"}
+
+
+def test_defaults_hold_behind_a_replacement() -> None:
+    defaults = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 300, "stop": ("a",)}
+    params = replace(SamplingParams(seed=1), top_p=0.5).with_defaults(defaults)
+    assert (params.temperature, params.top_p, params.max_tokens) == (0.6, 0.5, 300)
+    plain = replace(SamplingParams(), temperature=float("1"), stop=[]).with_defaults(defaults)
+    assert (plain.temperature, plain.stop) == (1.0, ())
+    assert SamplingParams().changed(max_tokens=16).with_defaults(defaults).max_tokens == 16
+
+
+def test_a_replacement_is_checked_and_shown_as_any_other() -> None:
+    with pytest.raises(RequestError, match="top_k=-2 is not allowed"):
+        replace(SamplingParams(), top_k=-2)
+    with pytest.raises(TypeError, match="sead"):
+        replace(SamplingParams(), sead=1)  # type: ignore[call-arg]
+    assert "_replaced" not in repr(replace(SamplingParams(), seed=1))
+    assert asdict(replace(SamplingParams(), seed=1)).keys() == OTHERS.keys()

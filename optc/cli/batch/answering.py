@@ -13,9 +13,10 @@ from optc.cli.batch.answers_file import AnswersFile
 from optc.cli.batch.batch_line import LineReader
 from optc.cli.batch.run_batch import BatchFigures, InputFile, LinesError, run_batch
 from optc.cli.chosen import chosen_json
+from optc.cli.generating.prompts import unread_variables
 from optc.cli.generating.sampling import adapter_terms
 from optc.cli.logs import note
-from optc.cli.output import print_json, visible
+from optc.cli.output import print_json, print_warnings, visible
 from optc.cli.progress import progress_on_stderr
 from optc.errors import EngineError
 
@@ -56,6 +57,7 @@ def answer_file(
         _goes_on(answers, source),
         load(files.artifact, reader.settings) as engine,
     ):
+        print_warnings(unread_variables(engine, reader.prompts.chat_template_kwargs))
         terms = terms | adapter_terms(engine, files.adapter)
         with progress_on_stderr() as progress:
             figures = run_batch(engine, source, reader, answers, terms, progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from optc.cli.batch.openai_fields import take_variables
 from optc.cli.batch.openai_form import Conversing, OpenAIForm, is_openai, openai_request
@@ -29,8 +29,8 @@ _TIMES = ("ttft_ms", "tpot_ms")
 class Form(Protocol):
     """How an answer is written."""
 
-    def answer(self, output: RequestOutput, params: SamplingParams) -> dict[str, Any]:
-        """The line of a finished request."""
+    def answer(self, outputs: Sequence[RequestOutput], params: SamplingParams) -> dict[str, Any]:
+        """The line of finished requests, one for each prompt."""
 
     def failure(self, error: OptcError) -> dict[str, Any]:
         """The line of a request that failed."""
@@ -50,8 +50,9 @@ class PlainForm:
     custom_id: str | None
     settings: ServeSettings
 
-    def answer(self, output: RequestOutput, params: SamplingParams) -> dict[str, Any]:
-        """The line of a finished request."""
+    def answer(self, outputs: Sequence[RequestOutput], params: SamplingParams) -> dict[str, Any]:
+        """The line of a finished request; it has one prompt."""
+        (output,) = outputs
         result = result_json(output, params, self.settings)
         return self._head() | {k: v for k, v in result.items() if k not in _TIMES}
 
@@ -70,13 +71,13 @@ class BatchLine:
 
     Attributes:
         form: How its answer is written.
-        prompt: To be continued; None if the line is wrong.
+        prompts: To be continued; none if the line is wrong.
         params: How.
         error: What is wrong with the line.
     """
 
     form: Form
-    prompt: Prompt | None
+    prompts: tuple[Prompt, ...]
     params: SamplingParams
     error: OptcError | None = None
 
@@ -106,9 +107,13 @@ class LineReader:
             else:
                 form = PlainForm(number, _custom_id(value), self.settings)
                 prompt, changes = _plain_request(value)
-            return BatchLine(form, self._prompt(prompt), _changed(self.params, changes))
+            each = [prompt]
+            if isinstance(form, OpenAIForm) and _are_several(prompt):
+                each = prompt
+            prompts = tuple(map(self._prompt, each))
+            return BatchLine(form, prompts, _changed(self.params, changes))
         except InputError as error:
-            return BatchLine(form, None, self.params, error)
+            return BatchLine(form, (), self.params, error)
 
     def _prompt(self, prompt: object) -> Prompt:
         """The prompt of a line: text, token ids, or a list of messages."""
@@ -119,7 +124,15 @@ class LineReader:
             return self.prompts.conversation(messages, prompt.variables)
         if isinstance(prompt, Sequence) and all(type(token) is int for token in prompt):
             return list(prompt)
-        raise InputError("not a prompt", where="prompt", hint="a text or a list of token ids")
+        hint = "a text or a list of token ids"
+        if _are_several(prompt):
+            hint += "; several prompts are a line each"
+        raise InputError("not a prompt", where="prompt", hint=hint)
+
+
+def _are_several(prompt: object) -> TypeGuard[list[object]]:
+    """Whether it is a list of prompts: as in OpenAI's completions, of texts or of token ids."""
+    return isinstance(prompt, list) and any(isinstance(one, str | list) for one in prompt)
 
 
 def _parsed(text: bytes) -> dict[str, Any]:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,8 @@ def is_openai(value: Mapping[str, Any]) -> bool:
 
 
 def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
-    """The prompt of a line, or the conversation, and the sampling parameters that it states.
+    """What a line is about (its prompt, its prompts, or the conversation), and the sampling
+    parameters that it states.
 
     Raises:
         InputError: The line asks for something else.
@@ -115,8 +116,11 @@ class OpenAIForm:
         model = body.get("model") if isinstance(body, dict) else None
         return cls(number, custom_id, value.get("url") == CHAT, str(model or ""))
 
-    def answer(self, output: RequestOutput, params: SamplingParams) -> dict[str, Any]:
-        """The line of a finished request."""
+    def answer(self, outputs: Sequence[RequestOutput], params: SamplingParams) -> dict[str, Any]:
+        """The line of finished requests: of each prompt all completions, one after the other."""
+        completions = [one for output in outputs for one in output.completions]
+        read = sum(output.prompt_tokens for output in outputs)
+        written = sum(output.output_tokens for output in outputs)
         body = {
             "id": f"{'chatcmpl' if self.chat else 'cmpl'}-{self.number}",
             "object": "chat.completion" if self.chat else "text_completion",
@@ -129,12 +133,12 @@ class OpenAIForm:
                     "logprobs": None,
                     "finish_reason": _REASONS.get(one.finish_reason, one.finish_reason),
                 }
-                for index, one in enumerate(output.completions)
+                for index, one in enumerate(completions)
             ],
             "usage": {
-                "prompt_tokens": output.prompt_tokens,
-                "completion_tokens": output.output_tokens,
-                "total_tokens": output.prompt_tokens + output.output_tokens,
+                "prompt_tokens": read,
+                "completion_tokens": written,
+                "total_tokens": read + written,
             },
         }
         response = {"status_code": 200, "request_id": f"req_{self.number}", "body": body}

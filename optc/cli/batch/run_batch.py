@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from optc import Engine, RequestOutput
     from optc.runtime.handle import Handle
 
+#: The requests of a line, one a prompt, or what is wrong with it.
+Submitted = list["Handle"] | OptcError
 #: Requests that are submitted ahead, in sequences that the engine serves at once: enough that it
 #: is never short of work while the first answer, which is written first, takes long.
 _AHEAD = 4
@@ -119,7 +121,7 @@ def run_batch(
         EngineError: The engine failed; the answers so far are written.
     """
     started, figures = time.perf_counter(), BatchFigures(answers.failed)
-    waiting: deque[tuple[BatchLine, Handle | OptcError]] = deque()
+    waiting: deque[tuple[BatchLine, Submitted]] = deque()
     ahead = _AHEAD * engine.spec.max_sequences
     done, total = 0, source.lines - answers.resumed
     progress("answers", done, total)
@@ -135,41 +137,54 @@ def run_batch(
         for number, text in source.read(answers.resumed):
             line = reader.read(number, text)
             waiting.append((line, _submit(engine, line, terms)))
-            while waiting and (len(waiting) > ahead or _ended(waiting[0][1])):
+            while waiting and (_requests(waiting) > ahead or _ended(waiting[0][1])):
                 write()
         while waiting:
             write()
     finally:  # an interrupt must not leave requests running
         for _, submitted in waiting:
-            if not isinstance(submitted, OptcError):
-                submitted.cancel()
+            _cancel(submitted)
     answers.finish()
     figures.seconds = time.perf_counter() - started
     return figures
 
 
-def _submit(engine: Engine, line: BatchLine, terms: dict[str, Any]) -> Handle | OptcError:
-    if line.error is not None or line.prompt is None:
-        return line.error or InputError("nothing is asked for", where="line")
+def _submit(engine: Engine, line: BatchLine, terms: dict[str, Any]) -> Submitted:
+    if line.error is not None:
+        return line.error
+    handles: list[Handle] = []
     try:
-        return engine.submit(line.prompt, line.params, **terms)
+        handles.extend(engine.submit(prompt, line.params, **terms) for prompt in line.prompts)
     except RequestError as error:
+        _cancel(handles)
         return error
+    return handles
 
 
-def _ended(submitted: Handle | OptcError) -> bool:
-    return isinstance(submitted, OptcError) or submitted.done
+def _requests(waiting: Iterable[tuple[BatchLine, Submitted]]) -> int:
+    """How many requests wait for their end, or to be written."""
+    return sum(1 if isinstance(s, OptcError) else len(s) for _, s in waiting)
 
 
-def _answer(
-    line: BatchLine, submitted: Handle | OptcError, figures: BatchFigures
-) -> dict[str, Any]:
+def _ended(submitted: Submitted) -> bool:
+    return isinstance(submitted, OptcError) or all(handle.done for handle in submitted)
+
+
+def _cancel(submitted: Submitted) -> None:
+    if not isinstance(submitted, OptcError):
+        for handle in submitted:
+            handle.cancel()
+
+
+def _answer(line: BatchLine, submitted: Submitted, figures: BatchFigures) -> dict[str, Any]:
     if isinstance(submitted, OptcError):
         figures.errors += 1
         return line.form.failure(submitted)
-    output = submitted.result()
-    if output.error is not None:
+    outputs = [handle.result() for handle in submitted]
+    failed = next((output.error for output in outputs if output.error is not None), None)
+    if failed is not None:
         figures.errors += 1
-        return line.form.failure(output.error)
-    figures.add(output)
-    return line.form.answer(output, line.params)
+        return line.form.failure(failed)
+    for output in outputs:
+        figures.add(output)
+    return line.form.answer(outputs, line.params)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,8 +82,16 @@ def _path(name: str, argument: str) -> Path:
 def _params(conversation: Conversation, argument: str) -> str:
     changes = dict(_change(word) for word in argument.split())
     conversation.params = conversation.params.changed(**changes)
-    values = {name: getattr(conversation.params, name) for name in CHAT_NAMES}
-    return "\n".join(f"{name}={json.dumps(value)}" for name, value in values.items())
+    return "\n".join(_effective(conversation))
+
+
+def _effective(conversation: Conversation) -> Iterator[str]:
+    """Each parameter as it holds for the next answer."""
+    stated = conversation.params
+    params = stated.with_defaults(conversation.engine.defaults)
+    for name in CHAT_NAMES:
+        source = "  (the model's own)" if name in params.stated - stated.stated else ""
+        yield f"{name}={json.dumps(getattr(params, name))}{source}"
 
 
 def _change(word: str) -> tuple[str, Any]:

@@ -10,7 +10,7 @@ import click
 
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.generating.messages import read_messages, with_system
-from optc.cli.generating.prompts import template_option
+from optc.cli.generating.prompts import template_option, unread_variables
 from optc.cli.generating.sampling import (
     CHAT_DEFAULTS,
     CHAT_NAMES,
@@ -19,7 +19,7 @@ from optc.cli.generating.sampling import (
     sampling_params,
 )
 from optc.cli.options import add_options
-from optc.cli.output import visible
+from optc.cli.output import print_warnings, visible
 from optc.cli.valid_text import valid_text
 from optc.errors import UnsupportedError
 from optc.runtime.settings import ServeSettings
@@ -80,6 +80,7 @@ def command(
     begun = with_system(said, system)
     with load(artifact, settings) as engine:
         _check_template(engine, artifact)
+        print_warnings(unread_variables(engine, variables))
         terms = adapter_terms(engine, adapter)
         if sys.stdin.isatty():
             length = f"{engine.max_context} tokens of context"

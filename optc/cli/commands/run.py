@@ -11,7 +11,7 @@ from optc.cli.artifact_path import ARTIFACT
 from optc.cli.batch.answering import BatchFiles, answer_file
 from optc.cli.batch.batch_line import LineReader
 from optc.cli.chosen import chosen_json, chosen_text
-from optc.cli.generating.prompts import PromptOptions, prompt_options
+from optc.cli.generating.prompts import PromptOptions, prompt_options, unread_variables
 from optc.cli.generating.results import result_json, summary
 from optc.cli.generating.sampling import (
     adapter_terms,
@@ -110,6 +110,7 @@ def command(
     warnings = check_shown(params, as_json=as_json)
     asked = prompts.read()
     with load(artifact, settings) as loaded:
+        warnings += unread_variables(loaded, prompts.chat_template_kwargs)
         terms |= adapter_terms(loaded, adapter)
         if as_json or len(asked) > 1 or params.completions > 1 or params.beam_width is not None:
             generated = loaded.generate([prompt for _, prompt in asked], params, **terms)

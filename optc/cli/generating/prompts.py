@@ -18,6 +18,7 @@ from optc.errors import InputError
 from optc.options.user_text import read_user_text, without_mark
 
 if TYPE_CHECKING:
+    from optc import Engine
     from optc.runtime.requests.prompts import Prompt
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -105,6 +106,15 @@ template_option = click.option(
     metavar="JSON",
     help='Variables of the chat template: {"enable_thinking": false}.',
 )
+
+
+def unread_variables(engine: Engine, variables: Mapping[str, Any]) -> list[str]:
+    """Warnings about variables of ``--chat-template-kwargs`` that the template does not read."""
+    tokenizer = engine.tokenizer
+    if tokenizer is None or not tokenizer.chat_template:
+        return []
+    said = "the chat template does not read it"
+    return [f"--chat-template-kwargs: {name}: {said}" for name in tokenizer.unread(variables)]
 
 
 def prompt_options(command: Command) -> Command:

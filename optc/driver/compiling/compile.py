@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from optc.artifact import Artifact, ArtifactWriter, TokenizerEntry
 from optc.backend import BuildOptions
@@ -23,6 +23,7 @@ from optc.driver.judging.calibration_domain import DomainVerdict, judge_domain
 from optc.driver.judging.judge import GatesFailedError, Judgement, judge, not_judged
 from optc.logs.logger import logger
 from optc.options import AUTO, CompileOptions
+from optc.options.keywords import CompileChanges
 from optc.options.option import with_changes
 from optc.process_memory import give_back_freed
 from optc.progress import Progress, no_progress, telling
@@ -45,7 +46,7 @@ def compile(
     *,
     options: CompileOptions | None = None,
     progress: Progress = no_progress,
-    **changes: Any,
+    **changes: Unpack[CompileChanges],
 ) -> Artifact:
     """Compile a Hugging Face folder into an artifact and prove it against the source.
 
@@ -65,8 +66,8 @@ def compile(
         TypeError: There is no option of a name in ``changes``.
     """
     named = {"recipe": recipe, "output": output}
-    changes |= {name: value for name, value in named.items() if value is not None}
-    asked = with_changes(options or CompileOptions(), changes)
+    stated = {name: value for name, value in named.items() if value is not None}
+    asked = with_changes(options or CompileOptions(), {**changes, **stated})
     if asked.recipe == AUTO:
         return _compile_auto(model, asked, progress)
     resolved = resolve_options(model, asked, progress)

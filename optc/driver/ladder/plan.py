@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from optc.driver.compiling.generation import generation_settings
 from optc.driver.compiling.preflight_tokenizer import without_tokenizer
@@ -15,6 +15,7 @@ from optc.driver.ladder.record import ladder_json
 from optc.importer.hub import local_model
 from optc.notebook.tables import ladder_html
 from optc.options import AUTO, PLANNED, CompileOptions
+from optc.options.keywords import PlanChanges
 from optc.options.option import with_changes
 from optc.progress import Progress, no_progress
 from optc.roofline.ceilings import Ceiling
@@ -51,7 +52,7 @@ def plan_ladder(
     backends: str | Sequence[str] | None = None,
     ceilings: Mapping[str, Ceiling] | None = None,
     progress: Progress = no_progress,
-    **changes: Any,
+    **changes: Unpack[PlanChanges],
 ) -> LadderPlan:
     """The recipes that `optc.compile` with ``recipe="auto"`` would try, in their order.
 

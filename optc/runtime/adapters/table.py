@@ -94,6 +94,15 @@ class AdapterTable:
             raise self._unknown(name)
         self.release(adapter)
 
+    def check(self, name: str) -> None:
+        """Do nothing if there is an adapter of that name.
+
+        Raises:
+            RequestError: There is none.
+        """
+        if name not in self._named:
+            raise self._unknown(name)
+
     def take(self, name: str, count: int) -> Adapter:
         """The adapter of that name, held until ``count`` times `release`.
 

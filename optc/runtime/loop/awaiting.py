@@ -22,24 +22,14 @@ class Submitters:
     def __init__(self) -> None:
         self._pools: dict[bool, ThreadPoolExecutor] = {}
 
-    async def submitted(self, submit: Callable[[], Handle], *, compiles: bool) -> Handle:
-        """Call ``submit`` on a thread. Where its task is cancelled meanwhile, so is the request.
+    def begin(self, submit: Callable[[], Handle], *, compiles: bool) -> Future[Handle]:
+        """Call ``submit`` on a thread.
 
         Args:
             submit: Encodes the prompt, compiles the grammar and hands the request in.
             compiles: There is a grammar.
-
-        Raises:
-            OptcError: What ``submit`` raises.
         """
-        from asyncio import wrap_future  # a program with coroutines has it already
-
-        future = self._pool(compiles).submit(submit)
-        try:
-            return await wrap_future(future)
-        except BaseException:
-            future.add_done_callback(_cancel)  # by the thread: the loop may be closed by then
-            raise
+        return self._pool(compiles).submit(submit)
 
     def _pool(self, compiles: bool) -> ThreadPoolExecutor:
         if compiles not in self._pools:
@@ -50,7 +40,27 @@ class Submitters:
         return self._pools[compiles]
 
 
+async def submitted(future: Future[Handle]) -> Handle:
+    """What a thread of `Submitters` returns. Where the task that waits is cancelled meanwhile, so
+    is the request.
+
+    Raises:
+        OptcError: What the thread raised.
+    """
+    from asyncio import wrap_future  # a program with coroutines has it already
+
+    try:
+        return await wrap_future(future)
+    except BaseException:
+        cancel_submitted(future)
+        raise
+
+
+def cancel_submitted(future: Future[Handle]) -> None:
+    """Cancel the request that nobody waits for any more, if it is handed in and has not ended."""
+    future.add_done_callback(_cancel)  # by the thread: the loop may be closed by then
+
+
 def _cancel(future: Future[Handle]) -> None:
-    """Cancel the request that nobody waits for, if there is one."""
-    if not future.cancelled() and future.exception() is None:
+    if not future.cancelled() and future.exception() is None and not future.result().done:
         future.result().cancel()

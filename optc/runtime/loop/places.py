@@ -19,6 +19,11 @@ class Places:
         self._most = most
         self._free: deque[None] = deque([None] * (most or 0))
 
+    @property
+    def free(self) -> int | None:
+        """How many are left; None is no bound."""
+        return None if self._most is None else len(self._free)
+
     def take(self, count: int) -> None:
         """Take places, all or none.
 

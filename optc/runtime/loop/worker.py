@@ -13,6 +13,7 @@ lock here: callers leave messages in a queue that may be entered again, and wait
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from optc.runtime.loop.core import Core, Update
 from optc.runtime.loop.latch import Latch
 from optc.runtime.loop.own_process import OwnProcess
 from optc.runtime.loop.places import Places
+from optc.runtime.metrics.engine_health import EngineHealth, State
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
@@ -76,6 +78,7 @@ class Worker:
         self._inbox: SimpleQueue[_Message] = SimpleQueue()
         self._taken: deque[_Message] = deque()  # from the inbox, not dealt with to the end
         self._ended: BaseException | None = None
+        self._step_began_s: float | None = None  # None between two steps
         self._ready = Latch()
         self._gone = Latch()
         self._joined = False
@@ -98,8 +101,8 @@ class Worker:
             raise self._ended
 
     @property
-    def state(self) -> str:
-        """``running``, ``closed``, ``failed``, or ``forked`` where only another process has it."""
+    def state(self) -> State:
+        """What has become of it."""
         if not self._process.here:
             return "forked"
         if self._ended is None:
@@ -149,6 +152,19 @@ class Worker:
         """Counters and queues of now."""
         return self._core.metrics() if self._core else EngineMetrics()
 
+    def health(self) -> EngineHealth:
+        """Its state of now. Waits for nothing: a step that hangs does not hold it up."""
+        metrics, began, ended = self.metrics(), self._step_began_s, self._ended
+        return EngineHealth(
+            self.state,
+            f"{type(ended).__name__}: {ended}" if self.state == "failed" else "",
+            metrics.running,
+            metrics.waiting,
+            self._places.free,
+            metrics.steps,
+            0.0 if began is None else time.perf_counter() - began,
+        )
+
     def close(self) -> None:
         """Cancel what runs, release the engine and end the thread; again has no effect, and none
         in a fork of its process, where there is no thread."""
@@ -187,7 +203,10 @@ class Worker:
                 self._publish([core.cancel(r) for _, r in self._requests.values()])
                 return
             if core.has_work:
-                self._publish(core.step())
+                self._step_began_s = time.perf_counter()
+                updates = core.step()
+                self._step_began_s = None
+                self._publish(updates)
                 for request in core.scheduler.admitted:
                     self._leave_place(request)
 

@@ -113,7 +113,8 @@ class EngineMetrics:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON takes it: the counters by their names, shares and rates derived from
-        them, ``work``, and ``latencies`` as of `Latencies.to_json`, in milliseconds."""
+        them, ``work``, and ``latencies`` as of `Latencies.to_json`, in milliseconds, and
+        ``histograms`` as of `Latencies.histograms`, in seconds."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         derived = ("acceptance_rate", "tokens_per_pass", "kv_use_mean", "prefix_hit_rate")
         return {
@@ -122,6 +123,7 @@ class EngineMetrics:
             "finished": dict(self.finished),
             "work": asdict(self.work),
             "latencies": self.latencies.to_json(),
+            "histograms": self.latencies.histograms(),
         }
 
     def __repr__(self) -> str:

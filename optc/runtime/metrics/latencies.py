@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from optc.runtime.metrics.quantiles import Quantiles
 from optc.runtime.metrics.request_metrics import RequestMetrics
 
 PERCENTILES = (50, 90, 95, 99)
+#: Bounds of histograms in seconds, from a millisecond to 1,000 s.
+BOUNDS = (*(step * 10.0**power for power in range(-3, 3) for step in (1, 2.5, 5)), 1000.0)
 
 
 @dataclass
@@ -43,6 +47,19 @@ class Latencies:
     def to_json(self) -> dict[str, dict[str, float | None]]:
         """``ttft_ms`` and so on, each with p50, p90, p95, p99 and mean in milliseconds."""
         return {f"{f.name}_ms": _milliseconds(getattr(self, f.name)) for f in fields(self)}
+
+    def histograms(self, bounds: Sequence[float] = BOUNDS) -> dict[str, dict[str, Any]]:
+        """``ttft_s`` and so on, each with ``count`` and ``sum`` of its values, which only grow, and
+        ``buckets``: pairs of a bound and how many values are at most that. In seconds."""
+        found = {}
+        for one in fields(self):
+            values: Quantiles = getattr(self, one.name)
+            found[f"{one.name}_s"] = {
+                "count": values.count,
+                "sum": values.total,
+                "buckets": [[bound, count] for bound, count in values.histogram(bounds)],
+            }
+        return found
 
 
 def _milliseconds(quantiles: Quantiles) -> dict[str, float | None]:

@@ -87,6 +87,15 @@ class Quantiles:
                 return math.exp(bucket * self._base) * (1 - self.error)
         raise AssertionError("the buckets hold fewer values than were counted")
 
+    def histogram(self, bounds: Sequence[float]) -> list[tuple[float, int]]:
+        """Each of ``bounds`` with the number of values up to it, as Prometheus has histograms: a
+        value within ``error`` of a bound may count on either side, and always on the same."""
+        ordered = sorted(self.buckets)
+        middles = np.exp(np.array(ordered, np.float64) * self._base) * (1 - self.error)
+        counts = np.cumsum([self.zeros, *(self.buckets[bucket] for bucket in ordered)])
+        places = np.searchsorted(middles, np.asarray(bounds, np.float64), side="right")
+        return list(zip(bounds, counts[places].tolist(), strict=True))
+
     @property
     def _base(self) -> float:
         """log g, g = (1 + error) / (1 - error)"""

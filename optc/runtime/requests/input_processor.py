@@ -71,6 +71,26 @@ class InputProcessor:
         if tokenizer is not None:
             self._grammars = GrammarCompiler(tokenizer, vocab_size, eos_token_ids)
 
+    def check(self, request: GenerationRequest) -> None:
+        """Refuse what is seen at once: without encoding a text, rendering a conversation or
+        compiling a grammar.
+
+        Raises:
+            RequestError, RequestTypeError: As of `submission`.
+        """
+        params = self._with_defaults(request).params
+        self._check(params)
+        prompt: object = request.prompt
+        if isinstance(prompt, Chat):
+            self._needed_tokenizer("give token ids").check_template()
+            _variables(prompt)
+        elif isinstance(prompt, str):
+            self._check_text(prompt)
+        else:
+            self._checked_ids(prompt)
+        if request.adapter is not None:
+            self._adapters.check(request.adapter)
+
     def submission(self, request: GenerationRequest) -> Submission:
         """A request that the worker can take.
 
@@ -128,10 +148,8 @@ class InputProcessor:
 
     def _constraints(self, params: SamplingParams) -> tuple[Constraint, ...]:
         structure = params.structure
-        if structure is None:
+        if structure is None or self._grammars is None:
             return ()
-        if self._grammars is None:
-            raise RequestError("structured output needs a tokenizer", where=structure.kind)
         return self._grammars.constraints(structure, params.completions)
 
     def _encode(self, prompt: Prompt, parse_special: bool) -> Int32:
@@ -140,6 +158,9 @@ class InputProcessor:
             given = self._encode_chat(prompt, parse_special)
         elif isinstance(prompt, str):
             given = self._encode_text(str.__str__(prompt), parse_special)
+        return self._checked_ids(given)
+
+    def _checked_ids(self, given: object) -> Int32:
         ids = _token_ids(given, self._max_context)
         self._check_length(len(ids), given)
         if ids.min() < 0 or ids.max() >= self._vocab_size:
@@ -147,11 +168,14 @@ class InputProcessor:
         return ids.astype(np.int32)
 
     def _encode_text(self, prompt: str, parse_special: bool) -> list[int]:
+        return self._check_text(prompt).encode(prompt, parse_special=parse_special)
+
+    def _check_text(self, prompt: str) -> Tokenizer:
         tokenizer = self._needed_tokenizer("give token ids")
         if not prompt:
             raise RequestError("the prompt is empty", where="prompt", hint="give some text")
         self._check_characters(len(prompt), tokenizer)
-        return tokenizer.encode(prompt, parse_special=parse_special)
+        return tokenizer
 
     def _encode_chat(self, chat: Chat, parse_special: bool) -> list[int]:
         tokenizer = self._needed_tokenizer("give token ids")
@@ -196,6 +220,8 @@ class InputProcessor:
     def _check(self, params: SamplingParams) -> None:
         if params.stop_strings and self._tokenizer is None:
             raise RequestError("stop strings need a tokenizer", hint="use stop_token_ids")
+        if params.structure is not None and self._grammars is None:
+            raise RequestError("structured output needs a tokenizer", where=params.structure.kind)
         if params.beam_width is not None and params.beam_width > self._max_beams:
             raise RequestError(
                 f"a beam width of {params.beam_width}",

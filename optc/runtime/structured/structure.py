@@ -5,10 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from optc.errors import RequestError
 from optc.runtime.requests.checks import encodes, invalid
+
+
+class HasSchema(Protocol):
+    """A class of pydantic's models."""
+
+    def model_json_schema(self) -> dict[str, Any]:
+        """Its JSON schema."""
+        ...
+
+
+#: A JSON schema as a mapping or as its text, or a class of pydantic's models, which has one.
+Schema = str | Mapping[str, object] | HasSchema
 
 #: The sampling parameters that ask for structured output.
 Kind = Literal["json_schema", "regex", "grammar", "choice"]
@@ -19,6 +31,7 @@ MAX_CHARACTERS, MAX_CHOICES = 1 << 16, 1024
 #: Most characters of a regular expression or of one text of a choice. All that they force is cut
 #: into tokens at once, between two steps.
 MAX_FORCED = 1 << 13
+_SCHEMAS = "a schema as a mapping or its JSON text, or a class of pydantic's models"
 _NAMES = "json_schema, regex, grammar, choice"
 
 
@@ -35,7 +48,7 @@ class Structure(NamedTuple):
 
 
 def structure_of(
-    json_schema: str | Mapping[str, object] | None,
+    json_schema: Schema | None,
     regex: str | None,
     grammar: str | None,
     choice: Sequence[str] | None,
@@ -74,11 +87,12 @@ def _bounded(structure: Structure) -> Structure:
     return structure
 
 
-def _schema(schema: object) -> Structure | None:
-    if schema is None:
+def _schema(given: object) -> Structure | None:
+    if given is None:
         return None
+    schema = _schema_of_class(given) if isinstance(given, type) else given
     if not isinstance(schema, str | Mapping):
-        raise invalid("json_schema", schema, "a schema as a mapping or its JSON text")
+        raise invalid("json_schema", schema, _SCHEMAS)
     try:
         text = schema if isinstance(schema, str) else json.dumps(schema, allow_nan=False)
         parsed = json.loads(text)
@@ -92,6 +106,32 @@ def _schema(schema: object) -> Structure | None:
     if not isinstance(parsed, dict):
         raise RequestError("not a JSON object", where="json_schema")
     return Structure("json_schema", text)
+
+
+def _schema_of_class(given: type) -> object:
+    """The schema of a class of pydantic's models. Keys that the class does not say what to do with
+    are not allowed: a small model may write one after the other."""
+    schema_of = getattr(given, "model_json_schema", None)
+    if schema_of is None:
+        raise invalid("json_schema", given, f"{_SCHEMAS}; pydantic.TypeAdapter has one of any type")
+    try:
+        return _closed(schema_of())
+    except RuntimeError as error:  # as pydantic's errors about types without a schema are
+        raise RequestError(
+            f"{given.__name__} has no schema: {error}", where="json_schema"
+        ) from error
+
+
+def _closed(schema: object) -> object:
+    """A copy of a schema whose objects have no keys but their properties, unless they say so."""
+    if isinstance(schema, list):
+        return [_closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _closed(one) for key, one in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
 def _text(kind: Literal["regex", "grammar"], text: object) -> Structure | None:

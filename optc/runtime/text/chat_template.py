@@ -41,6 +41,15 @@ def render_template(source: str, variables: Mapping[str, object]) -> str:
     return text
 
 
+@lru_cache(maxsize=8)
+def names_read(source: str) -> frozenset[str]:
+    """Names of variables that a template reads somewhere; it is one that can be rendered."""
+    from jinja2 import nodes
+
+    found = _environment().parse(source).find_all(nodes.Name)
+    return frozenset(node.name for node in found if node.ctx == "load")
+
+
 @cache
 def _environment() -> Environment:
     from optc.runtime.text.template_sandbox import BoundedEnvironment

@@ -10,6 +10,7 @@ everywhere else the template itself has written it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from optc.errors import RequestError, RequestTypeError
 from optc.runtime.requests.checks import encodes, shown
@@ -63,8 +64,8 @@ class Marks:
 
     def __init__(self, texts: Collection[str], values: object) -> None:
         self._texts = texts
-        self._beginnings = {text[:end] for text in texts for end in range(1, len(text))}
-        self._longest = max(map(len, texts), default=0)
+        self._beginnings = {beginning for text in texts for beginning in accumulate(text)}
+        self._lengths = {len(beginning) for beginning in self._beginnings}
         used: set[str] = set().union(*_texts(values))  # their characters
         private = map(chr, range(_FIRST_MARK, _LAST_MARK + 1))
         unused = (character for character in private if character not in used)
@@ -87,8 +88,8 @@ class Marks:
     def _mark_text(self, text: str) -> str:
         places = {at for control in self._texts for at in _occurrences(control, text)}
         # The end of a text may be the beginning of a control text that what follows completes.
-        first = max(0, len(text) - self._longest + 1)
-        places |= {at for at in range(first, len(text)) if text[at:] in self._beginnings}
+        ends = {text[-length:] for length in self._lengths} & self._beginnings
+        places |= {len(text) - len(end) for end in ends}
         if not places:
             return text
         characters = list(text)

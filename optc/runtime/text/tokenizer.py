@@ -11,8 +11,9 @@ import tokenizers
 
 from optc.errors import ArtifactError, RequestError, RequestTypeError
 from optc.foreign.file import read_file
+from optc.logs.logger import logger
 from optc.runtime.requests.checks import shown
-from optc.runtime.text.chat_template import render_template
+from optc.runtime.text.chat_template import names_read, render_template
 from optc.runtime.text.chat_values import Marks, plain_values, unmarked
 from optc.runtime.text.control_tokens import (
     ControlTokens,
@@ -40,6 +41,12 @@ _PROBES: tuple[list[Message], ...] = (
     [_USER, {"role": "assistant", "content": PROBE}, _USER],
     [{"role": "system", "content": PROBE}, _USER],
 )
+#: Variables whose contents the model is to read.
+_CONTENTS = frozenset({"tools", "documents"})
+#: Those that say how to render, which templates need not read.
+_OF_RENDERING = frozenset({CONTINUE, "add_generation_prompt", "messages"})
+
+_LOG = logger(__name__)
 
 
 class RenderedChat(NamedTuple):
@@ -83,6 +90,7 @@ class Tokenizer:
         self.chat_template = chat_template
         self.special_tokens = dict(special_tokens or {})
         self._forms: dict[str, Form] = {}
+        self._noted: set[str] = set()  # variables that the template does not read
         backend.no_truncation()  # a tokenizer file may carry a training-time limit
         backend.no_padding()
 
@@ -172,6 +180,15 @@ class Tokenizer:
         marks = Marks(self.control.ids, plain)
         return RenderedChat(self._render(cast("dict[str, object]", marks.values)), marks.restored)
 
+    def check_template(self) -> None:
+        """Do nothing if there is a chat template.
+
+        Raises:
+            RequestError: There is none.
+        """
+        if not self.chat_template:
+            raise RequestError("the model has no chat template", hint="send a plain prompt")
+
     def encode_rendered(self, chat: RenderedChat) -> list[int]:
         """Token ids of what `mark_chat` gave.
 
@@ -207,8 +224,7 @@ class Tokenizer:
         return self._forms[role]
 
     def _render(self, variables: Mapping[str, object]) -> str:
-        if not self.chat_template:
-            raise RequestError("the model has no chat template", hint="send a plain prompt")
+        self.check_template()
         given = {name: value for name, value in variables.items() if name != CONTINUE}
         text = render_template(
             self.chat_template,
@@ -220,7 +236,26 @@ class Tokenizer:
                 **given,
             },
         )
+        self._check_read(given)
         return cut_at_tag(text) if variables.get(CONTINUE) else text
+
+    def unread(self, variables: Mapping[str, object]) -> list[str]:
+        """Names of variables that say something, and that the chat template does not read."""
+        said = {name for name, value in variables.items() if value not in (None, [], {})}
+        return sorted(said - names_read(self.chat_template) - _OF_RENDERING)
+
+    def _check_read(self, given: Mapping[str, object]) -> None:
+        """Refuse what the model would never see; note what else changes nothing."""
+        for name in self.unread(given):
+            if name in _CONTENTS:
+                raise RequestError(
+                    f"the chat template reads no {name}: the model would not see them",
+                    where=name,
+                    hint="write them into the system message",
+                )
+            if name not in self._noted:
+                self._noted.add(name)
+                _LOG.warning("the chat template reads no variable %r", name)
 
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:

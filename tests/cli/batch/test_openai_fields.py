@@ -93,7 +93,7 @@ def test_a_field_that_asks_for_nothing_changes_nothing(url: str) -> None:
     for name, values in FIELDS[url].items():
         for value in values:
             found = read(url, **{name: value})
-            assert (found.error, found.prompt) == (None, plain.prompt), (name, value)
+            assert (found.error, found.prompts) == (None, plain.prompts), (name, value)
             assert found.params == PARAMS, (name, value)
     together = {name: values[-1] for name, values in FIELDS[url].items()}
     assert read(url, **together).params == PARAMS
@@ -130,10 +130,10 @@ def test_no_probability_is_the_likeliest_token() -> None:
 def test_variables_of_the_template() -> None:
     more = {"enable_thinking": False, "reasoning_effort": "low"}
     found = read(CHAT, tools=[TOOL], reasoning_effort="high", chat_template_kwargs=more)
-    assert found.prompt == Chat([USER], {"tools": [TOOL], **more})
+    assert found.prompts == (Chat([USER], {"tools": [TOOL], **more}),)
     ends = {"add_generation_prompt": False, "continue_final_message": True}
-    assert read(CHAT, **ends).prompt == Chat([USER], ends)
-    assert read(CHAT, tools=[TOOL], tool_choice="none").prompt == Chat([USER], {})
+    assert read(CHAT, **ends).prompts == (Chat([USER], ends),)
+    assert read(CHAT, tools=[TOOL], tool_choice="none").prompts == (Chat([USER], {}),)
 
 
 def test_variables_reach_the_template(optc: Optc, talker: Path, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_variables_reach_the_template(optc: Optc, talker: Path, tmp_path: Path) 
 
 
 def test_the_form_of_answers_stays(answer: Answer, tmp_path: Path) -> None:
-    body = {"messages": [USER], "tools": [TOOL], "logprobs": False, "max_tokens": 2}
+    body = {"messages": [USER], "tools": [], "logprobs": False, "max_tokens": 2}
     assert answer({"custom_id": "a", "url": CHAT, "body": body}).code == 0
     (found,) = lines_of(tmp_path / "out.jsonl")
     assert found["response"]["body"]["usage"]["completion_tokens"] == 2

@@ -13,6 +13,7 @@ from tests.cli.batch.conftest import Answer, lines_of
 
 USER = {"role": "user", "content": "hi"}
 CHAT = "/v1/chat/completions"
+TOOL = {"type": "function", "function": {"name": "f"}}
 
 
 def line(body: dict[str, Any], url: str = CHAT, **more: Any) -> dict[str, Any]:
@@ -64,6 +65,38 @@ def test_requests_and_responses(answer: Answer, talker: Path, tmp_path: Path) ->
     assert texts == [completion.text for completion in both.completions]
 
 
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize(
+    "prompts",
+    [["hi"], ["hi", "a longer one", "hi"], [[5, 6]], [[5, 6], [7], [5, 6, 8]], ["hi", [7]]],
+)
+def test_several_prompts_have_their_choices_one_after_the_other(
+    answer: Answer, talker: Path, tmp_path: Path, prompts: list[Any], n: int
+) -> None:
+    drawn = {"n": n, "temperature": 1, "seed": 3}
+    lines = [line({"prompt": prompts, **drawn}, "/v1/completions")]
+    assert answer(*lines, line({"prompt": "x"}, "/v1/completions")).code == 0
+    first, second = lines_of(tmp_path / "out.jsonl")
+    params = package.SamplingParams(n=n, seed=3, max_tokens=4, ignore_eos=True)
+    with package.load(talker) as engine:
+        outputs = engine.generate(prompts, params)
+    body = first["response"]["body"]
+    expected = [one.text for output in outputs for one in output.completions]
+    assert [choice["text"] for choice in body["choices"]] == expected
+    assert [choice["index"] for choice in body["choices"]] == list(range(n * len(prompts)))
+    read = sum(output.prompt_tokens for output in outputs)
+    written = 4 * n * len(prompts)
+    usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    assert body["usage"] == usage
+    assert len(second["response"]["body"]["choices"]) == 1
+
+
+def test_a_plain_line_has_one_prompt(answer: Answer, tmp_path: Path) -> None:
+    assert answer({"prompt": ["a", "b"]}, {"prompt": [[5], [6]]}).code == 2
+    hints = [found["error"]["hint"] for found in lines_of(tmp_path / "out.jsonl")]
+    assert hints == ["a text or a list of token ids; several prompts are a line each"] * 2
+
+
 @pytest.mark.parametrize(
     ("form", "pattern"),
     [
@@ -101,7 +134,15 @@ def test_formats_of_responses(
         (line({"messages": [USER], "response_format": {"type": "xml"}}), "not a format of"),
         (line({"messages": [USER], "response_format": 3}), "not a format of responses"),
         (line({"messages": [USER], "max_tokens": 0}), "max_tokens=0 is not allowed"),
-        (line({"prompt": ["a", "b"]}, "/v1/completions"), "prompt: not a prompt"),
+        (line({"prompt": ["a", 1]}, "/v1/completions"), "prompt: not a prompt"),
+        (line({"prompt": [["a"]]}, "/v1/completions"), "prompt: not a prompt"),
+        (line({"prompt": [[1], None]}, "/v1/completions"), "prompt: not a prompt"),
+        (line({"prompt": [True]}, "/v1/completions"), "prompt: not a prompt"),
+        (line({"prompt": []}, "/v1/completions"), "prompt: the prompt is empty"),
+        (line({"prompt": ["a", ""]}, "/v1/completions"), "prompt: the prompt is empty"),
+        (line({"prompt": [[1], []]}, "/v1/completions"), "prompt: the prompt is empty"),
+        (line({"prompt": [[1], [10**6]]}, "/v1/completions"), "prompt: unknown token ids"),
+        (line({"messages": [USER], "tools": [TOOL]}), "tools: the chat template reads no tools"),
     ],
 )
 def test_what_is_not_served(

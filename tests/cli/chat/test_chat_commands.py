@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from optc.cli.chat.chat_commands import COMMANDS
+from optc.cli.chat.chat_commands import COMMANDS, run_command
+from optc.cli.chat.conversation import Conversation
+from optc.runtime.params import SamplingParams
 from tests.cli.chat.conftest import Talk
+
+if TYPE_CHECKING:
+    from optc import Engine
 
 
 def test_help_lists_all(talk: Talk) -> None:
@@ -33,6 +40,34 @@ def test_params_are_shown_and_set(talk: Talk) -> None:
     assert 'stop=["END"]' in shown
     assert '"5": -1' in shown
     assert "(2 tokens" in shown
+
+
+#: What a model's own settings may be, none of them a default of optc.
+OWN: dict[str, Any] = {
+    "temperature": 0.6,
+    "top_p": 0.9,
+    "top_k": 40,
+    "min_p": 0.1,
+    "typical_p": 0.8,
+    "repetition_penalty": 1.2,
+    "max_tokens": 300,
+    "stop": ["END"],
+    "stop_token_ids": [5],
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_params_are_what_holds_for_the_next_answer(name: str) -> None:
+    engine = cast("Engine", SimpleNamespace(defaults=OWN))
+    conversation = Conversation(engine, SamplingParams(seed=1))
+    lines = run_command(conversation, "/params").splitlines()
+    assert f"{name}={json.dumps(OWN[name])}  (the model's own)" in lines
+    assert "seed=1" in lines
+    assert "presence_penalty=0.0" in lines
+    stated = json.dumps(getattr(SamplingParams(), name))
+    lines = run_command(conversation, f"/params {name}={stated}").splitlines()
+    assert f"{name}={stated}" in lines
+    assert sum("the model's own" in line for line in lines) == len(OWN) - 1
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,18 @@ def test_what_is_not_there(optc: Optc, talker: Path) -> None:
         assert f"{option}: cannot read absent: No such file or directory" in outcome.err
     outcome = optc("run", talker, "--prompt", "-", "--messages", "-")
     assert (outcome.code, "stdin can be read once" in outcome.err) == (2, True)
+
+
+def test_commands_warn_of_variables_that_change_nothing(
+    optc: Optc, talker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    option = ("--chat-template-kwargs", '{"thinkng": false}', "--max-tokens", "2")
+    expected = "warning: --chat-template-kwargs: thinkng: the chat template does not read it"
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"messages": [{"role": "user", "content": "a"}]}\n')
+    files = ("--input", lines, "--output", tmp_path / "answers.jsonl")
+    for command in (("run", talker, "--chat", "--prompt", "a"), ("run", talker, *files)):
+        outcome = optc(*command, *option)
+        assert outcome.err.count(expected) == 1, outcome
+    monkeypatch.setattr("sys.stdin", lines.open())
+    assert expected in optc("chat", talker, *option).err

@@ -15,7 +15,7 @@ from optc.errors import InputError
 from optc.ir.quantized_rows import QuantizedTile
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows, quantized_rows, zeros_of
-from optc.passes.quantize.scheme import Scheme
+from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
 from tests.support.ir_text import Array, f32
 
 INT8_ROWS = Scheme(8, 0, True)
@@ -23,6 +23,7 @@ SCHEMES = [
     INT8_ROWS,
     Scheme(8, 32, True),
     Scheme(8, 64, False),
+    Scheme(8, 0, False),
     Scheme(4, 32, True),
     Scheme(4, 32, False),
     Scheme(4, 64, False),
@@ -140,6 +141,41 @@ def test_extremes() -> None:
         assert (tiny.scales > 0).all()
         huge = quantize_rows(np.full((1, 64), 3e38, np.float32), scheme)
         assert np.isfinite(huge.scales).all()
+
+
+def test_the_first_of_equal_ranges_is_taken() -> None:
+    """-56 is -7 steps of 8 and -8 steps of 7: neither loses anything."""
+    rows = np.zeros((1, 64), np.float32)
+    rows[0, 3] = -56
+    tile = quantize_rows(rows, Scheme(4, 32, True))
+    assert tile.scales[0, 0] == 8
+    assert tile.values[0, 3] == -7
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: s.label)
+def test_the_least_and_the_greatest_scale(scheme: Scheme) -> None:
+    """Groups store float16, channels every float that is no denormal."""
+    tiny = np.finfo(np.float32).tiny
+    least, most = (2.0**-24, 65504.0) if scheme.group_size else (tiny, np.inf)
+    rows = np.zeros((3, 64), np.float32)
+    rows[0] = least * scheme.limits[1]
+    rows[1] = least * scheme.limits[1] / 16
+    rows[2] = 1e30
+    scales = quantize_rows(rows, scheme).scales.astype(np.float32)
+    np.testing.assert_array_equal(scales[0], np.float32(least))
+    np.testing.assert_array_equal(scales[1], np.float32(least if scheme.group_size else 1))
+    assert (scales[2] == most if scheme.group_size else scales[2] > 1e27).all()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: s.label)
+def test_a_row_may_be_longer_than_what_is_quantized_at_a_time(scheme: Scheme) -> None:
+    rows = f32(2, CHUNK_ELEMENTS + 64)
+    whole = quantize_rows(rows, scheme)
+    second = quantize_rows(rows[1:], scheme)
+    np.testing.assert_array_equal(whole.values[1:], second.values)
+    if scheme.group_size:
+        end = quantize_rows(rows[:, -64:], scheme)
+        np.testing.assert_array_equal(whole.values[:, -64:], end.values)
 
 
 def test_search_lowers_the_error() -> None:

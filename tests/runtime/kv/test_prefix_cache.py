@@ -98,6 +98,29 @@ def test_the_least_recently_used_end_goes_first() -> None:
     assert admit(blocks, [3, 3, 4, 4, 0]).num_computed == 2
 
 
+@pytest.mark.parametrize("eviction", ["lru", "lfu"])
+@pytest.mark.parametrize("held", [0, 1, 2])
+def test_a_prefix_goes_once_nothing_follows_it(eviction: Eviction, held: int) -> None:
+    """However many of the three that follow it are held, and in whichever order they were used."""
+    blocks = make_blocks(totals=(9,), eviction=eviction)
+    assert blocks.prefixes is not None
+    holders = [admit(blocks, [1, 1, token, token, 0]) for token in (2, 3, 4)]
+    for holder in holders:
+        assert compute(blocks, holder, 4)
+    for holder in holders[held:]:
+        blocks.free(holder.tables)
+    free = 3 - held + (held == 0)
+    assert blocks.available() == (5 + free,)
+    other = admit(blocks, [9] * 20)
+    for count in range(1, free + 1):
+        assert blocks.grow(other.tables, 2 * (5 + count))
+        blocks.check_integrity([*holders[:held], other])
+        left = [len(blocks.prefixes.match("", holder.tokens)) for holder in holders]
+        expected = [2] * (3 - count) + [1] * count if count < 4 else [0, 0, 0]
+        assert sorted(left) == sorted(expected)
+        assert left[:held] == [2] * held
+
+
 @pytest.mark.parametrize(("eviction", "left"), [("lru", 0), ("lfu", 4)])
 def test_lfu_keeps_what_many_used(eviction: Eviction, left: int) -> None:
     blocks = make_blocks(totals=(4,), eviction=eviction)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
-from optc.runtime.metrics.latencies import Latencies
+from optc.runtime.metrics.latencies import BOUNDS, Latencies
 from optc.runtime.metrics.request_metrics import RequestMetrics
 
 
@@ -55,3 +57,34 @@ def test_a_copy_sees_nothing_that_comes_later() -> None:
     latencies.observe(ended(9.0))
     assert copy.ttft.count == 1
     assert copy.to_json()["ttft_ms"]["mean"] == pytest.approx(2000)
+
+
+def test_histograms_have_count_sum_and_buckets_in_seconds() -> None:
+    latencies = Latencies()
+    for seconds in (0.02, 0.3, 0.3, 2000.0):
+        latencies.observe(ended(1 + seconds))
+    found = latencies.histograms()
+    assert found.keys() == {f"{f.name}_s" for f in fields(Latencies)}
+    ttft = found["ttft_s"]
+    assert (ttft["count"], ttft["sum"]) == (4, pytest.approx(2000.62))
+    assert [bound for bound, _ in ttft["buckets"]] == list(BOUNDS)
+    assert dict(ttft["buckets"]) | {0.01: 0, 0.025: 1, 0.25: 1, 0.5: 3, 1e3: 3} == dict(
+        ttft["buckets"]
+    )
+    assert found["tpot_s"]["count"] == 0
+    assert BOUNDS[:3] == (0.001, 0.0025, 0.005)
+    assert BOUNDS[-1] == 1000
+
+
+def test_histograms_only_grow() -> None:
+    latencies = Latencies()
+    before = latencies.histograms()
+    for step in range(50):
+        latencies.observe(ended(1 + 1.3**step / 1000, 3 + 1.3**step))
+        now = latencies.histograms()
+        for name, histogram in now.items():
+            assert histogram["count"] >= before[name]["count"]
+            assert histogram["sum"] >= before[name]["sum"]
+            pairs = zip(before[name]["buckets"], histogram["buckets"], strict=True)
+            assert all(one[1] <= other[1] <= histogram["count"] for one, other in pairs)
+        before = now

@@ -38,6 +38,26 @@ def test_merging_equals_seeing_both(left: list[float], right: list[float]) -> No
         assert first.quantile(share) == both.quantile(share)
 
 
+BOUNDS = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=9).map(sorted)
+
+
+@given(st.lists(st.just(0.0) | st.floats(1e-6, 1e6), max_size=200), BOUNDS)
+def test_a_histogram_counts_what_is_at_most_each_bound(
+    of: list[float], bounds: list[float]
+) -> None:
+    sketch = Quantiles()
+    sketch.extend(of)
+    found = sketch.histogram(bounds)
+    assert [bound for bound, _ in found] == bounds
+    for bound, count in found:
+        least, most = (sum(value <= bound * (1 + e) for value in of) for e in (-0.0051, 0.0051))
+        assert least <= count <= most
+    counts = [count for _, count in found]
+    assert counts == sorted(counts)
+    sketch.extend(of)
+    assert [count for _, count in sketch.histogram(bounds)] == [2 * count for count in counts]
+
+
 def test_memory_is_bounded_by_the_range_not_by_the_count() -> None:
     sketch = Quantiles()
     sketch.extend([10 ** (-8 + 16 * i / 20_000) for i in range(20_001)])

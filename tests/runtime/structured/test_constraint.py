@@ -131,13 +131,13 @@ NAMES = 'start: "import " name "\\nfrom " name " import x"\nname: "numpy" | "os.
 
 
 @pytest.mark.parametrize(
-    ("name", "eos"),
-    [("pycode", 1), ("tokenizers/llama2", 2), ("tokenizers/phi-2", 50256)],
+    ("name", "end"),
+    [("pycode", "<|end_of_text|>"), ("stories260K", "</s>"), ("phi-2", "<|endoftext|>")],
 )
-def test_forced_tokens_are_the_only_ones_that_their_masks_allow(name: str, eos: int) -> None:
+def test_forced_tokens_are_the_only_ones_that_their_masks_allow(name: str, end: str) -> None:
     """So that not drawing them changes nothing, whatever the logits are."""
     tokenizer = real_tokenizer(name)
-    vocab = tokenizer.backend.get_vocab_size()
+    vocab, eos = tokenizer.backend.get_vocab_size(), tokenizer.backend.token_to_id(end)
     compiler = GrammarCompiler(tokenizer, vocab, [eos])
     forced = 0
     for asked in (

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from typing import Any
+from typing import Any, Literal, TypedDict
 
+import pydantic
 import pytest
 
 from optc.errors import RequestError, UnavailableError
+from optc.runtime.engine import Engine
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sampler import Sampled
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.structure import Structure
 from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.support.texts import byte_level, real_tokenizer
+from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +47,69 @@ def test_a_schema_that_is_changed_later_does_not_change_the_request() -> None:
     params = SamplingParams(json_schema=schema)
     schema["type"] = "number"
     assert params.structure == Structure("json_schema", '{"type": "string"}')
+
+
+class Street(pydantic.BaseModel):
+    name: str
+
+
+class Place(pydantic.BaseModel):
+    street: Street
+    others: list[Street] = []
+    properties: dict[str, int]
+    type: Literal["object", "other"]
+    note: str | None = None
+
+
+class Open(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="allow")
+    street: Street
+
+
+def test_a_schema_may_be_a_class_of_pydantics_models() -> None:
+    structure = SamplingParams(json_schema=Place).structure
+    assert structure is not None
+    schema = json.loads(structure.text)
+    assert schema.pop("additionalProperties") is False
+    assert schema["$defs"]["Street"].pop("additionalProperties") is False
+    assert schema == Place.model_json_schema()
+    assert SamplingParams(json_schema=Place) == SamplingParams(json_schema=structure.text)
+
+
+def test_a_class_that_allows_other_keys_says_so() -> None:
+    structure = SamplingParams(json_schema=Open).structure
+    assert structure is not None
+    schema = json.loads(structure.text)
+    assert schema["additionalProperties"] is True
+    assert schema["$defs"]["Street"]["additionalProperties"] is False
+
+
+def test_what_an_engine_writes_for_a_class_is_an_object_of_it() -> None:
+    executable = ToyExecutable(toy_spec((0,), vocab=259, max_context=400))
+    with Engine(lambda: executable, tokenizer=Tokenizer(byte_level())) as engine:
+        for seed in range(5):
+            params = SamplingParams(json_schema=Street, max_tokens=None, seed=seed, top_k=2)
+            output = engine.generate("a", params)[0]
+            if output.finish_reason == "stop":
+                Street.model_validate_json(output.text)
+            assert output.text.startswith('{"name": "')
+
+
+class NotOne:
+    """A class without a schema."""
+
+
+class NoSchema(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+    value: NotOne
+
+
+@pytest.mark.parametrize("kind", [NotOne, dict, TypedDict("T", {"a": int}), NoSchema])
+def test_a_class_without_a_schema_says_what_has_one(kind: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        SamplingParams(json_schema=kind)
+    expected = "NoSchema has no schema: " if kind is NoSchema else "pydantic.TypeAdapter has one"
+    assert expected in str(caught.value)
 
 
 def test_without_a_structure_there_is_none() -> None:
@@ -95,7 +161,7 @@ def test_without_a_structure_there_is_none() -> None:
         (
             {"json_schema": 3},
             "sampling parameters: json_schema=3 is not allowed "
-            "(must be a schema as a mapping or its JSON text)",
+            "(must be a schema as a mapping or its JSON text, or a class of pydantic's models)",
         ),
         (
             {"json_schema": '{"type":\n  strin}'},
@@ -272,7 +338,7 @@ def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_tokenizer_that_is_not_understood_is_an_error() -> None:
-    tokenizer = real_tokenizer("tokenizers/t5-small")
+    tokenizer = real_tokenizer("t5-small")
     fresh = GrammarCompiler(tokenizer, tokenizer.backend.get_vocab_size(), [1])
     with pytest.raises(RequestError, match="no structured output with this model's tokenizer"):
         fresh.constraints(Structure("regex", "a"), 1)

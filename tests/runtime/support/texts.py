@@ -1,15 +1,21 @@
-"""Tokenizers built in code, and real ones where they lie beside the repository."""
+"""Tokenizers built in code, and those of trained models."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from optc.runtime.text.tokenizer import Tokenizer, read_tokenizer
 
+_HERE = Path(__file__).parent
+_FILES = {
+    "pycode": _HERE.parents[2] / "examples/models/pycode/tokenizer.json",
+    **{path.stem: path for path in sorted((_HERE / "tokenizers").glob("*.json"))},
+}
+#: Names of tokenizers that others trained (tokenizers/README.md), and of the example model's.
+REAL = tuple(_FILES)
 #: Characters of 1 to 4 bytes, a composed emoji and right-to-left text.
 TEXTS = (
     "def fib(n):\n    return n",
@@ -66,8 +72,5 @@ def byte_fallback() -> tokenizers.Tokenizer:
 
 
 def real_tokenizer(name: str) -> Tokenizer:
-    """A real tokenizer of the shared models; skips the test where they are absent."""
-    path = Path(__file__).parents[4] / "shared" / "models" / name / "tokenizer.json"
-    if not path.exists():
-        pytest.skip(f"no tokenizer at {path}")
-    return Tokenizer(read_tokenizer(path))
+    """A tokenizer of a trained model, one of `REAL`."""
+    return Tokenizer(read_tokenizer(_FILES[name]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from optc.errors import RequestError, RequestTypeError
 from optc.runtime.text.chat_values import Marks, plain_values, unmarked
@@ -68,12 +70,37 @@ def test_each_first_character_has_a_mark_of_its_own() -> None:
         ("abc<|ex", "abc<|ex"),
         ("<|e b", "<|e b"),
         ("<|end|<", f"<|end|{FIRST}"),
+        ("<|end", f"{FIRST}|end"),  # the whole text is one
+        ("<|end|", f"{FIRST}|end|"),  # of the greatest length
+        ("<|", f"{FIRST}|"),
+        ("<", FIRST),
+        ("", ""),
     ],
 )
 def test_the_beginning_of_a_control_text_is_marked_at_the_end_only(
     text: str, expected: str
 ) -> None:
     assert Marks(["<|end|>"], text).values == expected
+
+
+def test_beginnings_and_occurrences_may_overlap() -> None:
+    assert Marks(["<<>"], "<<<>").values == f"<{FIRST}<>"
+    assert Marks(["<<"], "a<<<b").values == f"a{FIRST}{FIRST}<b"
+    assert Marks(["<<>"], "a<<").values == f"a{FIRST}{FIRST}"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sets(st.text("<|x", min_size=1, max_size=5), max_size=4), st.text("<|x", max_size=9))
+def test_marked_is_where_a_control_text_begins_or_may_come(controls: set[str], text: str) -> None:
+    """By trying every place: what follows there begins with a control text, or the other way."""
+    marks = Marks(sorted(controls), text)
+    marked = [
+        any(text[at:].startswith(one) or one.startswith(text[at:]) for one in controls)
+        for at in range(len(text))
+    ]
+    characters = str(marks.values)
+    assert [character not in "<|x" for character in characters] == marked
+    assert unmarked(characters, marks.restored) == text
 
 
 def test_nothing_is_marked_without_control_texts() -> None:
