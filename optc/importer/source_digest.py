@@ -80,10 +80,10 @@ def digest_files(files: Mapping[str, Path], weights: Iterable[Leaf] = ()) -> str
         InputError: A weight holds NaN or infinities; names the file and the tensor.
     """
     total = hashlib.sha256()
-    by_file: dict[Path, dict[int, Leaf]] = {}
+    by_file: dict[Path, dict[tuple[int, int], Leaf]] = {}
     for weight in weights:
         if weight.bytes and weight.dtype in _LIMITS:
-            by_file.setdefault(weight.file, {})[weight.offset] = weight
+            by_file.setdefault(weight.file, {})[weight.offset, weight.bytes] = weight
     for name, file in sorted(files.items()):
         checked = [tensor for _, tensor in sorted(by_file.get(file, {}).items())]
         total.update(f"{_digest(file, checked)}  {name}\n".encode())
@@ -95,14 +95,22 @@ def _digest(file: Path, checked: list[Leaf]) -> str:
     digest = hashlib.sha256()
     with open_file(file) as stream:
         for tensor in checked:
-            for piece in _pieces(stream, tensor.offset - stream.tell()):
+            begin = _first_unread(tensor, stream.tell())
+            for piece in _pieces(stream, begin - stream.tell()):
                 digest.update(piece)
-            for piece in _pieces(stream, tensor.bytes):
+            for piece in _pieces(stream, tensor.offset + tensor.bytes - begin):
                 digest.update(piece)
                 _check_finite(piece, tensor)
         while piece := stream.read(_PIECE_BYTES):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def _first_unread(tensor: Leaf, position: int) -> int:
+    """The first byte of a number that begins at or behind ``position``: tensors may share bytes."""
+    size = np.dtype(_LIMITS[tensor.dtype][0]).itemsize
+    shared = max(0, position - tensor.offset)
+    return tensor.offset + min(-(-shared // size) * size, tensor.bytes)
 
 
 def _pieces(stream: BinaryIO, count: int) -> Iterator[bytes]:

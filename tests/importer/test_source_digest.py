@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from optc.errors import InputError
 from optc.importer import source_digest
-from optc.importer.safetensors import read_header
+from optc.importer.safetensors import StoredTensor, read_header
 from optc.importer.source_digest import digest_files, digest_source
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -89,6 +89,25 @@ def test_empty_and_shared_tensors_are_fine(tmp_path: Path) -> None:
     file = tmp_path / "m.safetensors"
     save_file({"empty": torch.ones(0, 4), "w": torch.ones(2)}, file)
     assert looked_at(file, "w", "empty", "w") == digest_files({"m": file})
+
+
+@given(
+    parts=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5),
+    place=st.integers(0, 9),
+)
+def test_tensors_that_share_bytes_are_all_looked_at(
+    parts: list[tuple[int, int]], place: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("shared") / "m"
+    numbers = np.ones(20, np.float32)
+    numbers[place] = np.nan
+    file.write_bytes(numbers.tobytes())
+    views = [StoredTensor(file, "w", "F32", (size,), 4 * begin) for begin, size in parts]
+    if any(begin <= place < begin + size for begin, size in parts):
+        with pytest.raises(InputError, match="w: the weight holds NaN"):
+            digest_files({"m": file}, views)
+    else:
+        assert digest_files({"m": file}, views) == digest_files({"m": file})
 
 
 def test_what_is_stated_beside_the_config_counts(tmp_path: Path) -> None:

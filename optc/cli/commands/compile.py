@@ -13,7 +13,7 @@ from optc.cli.judged.checks import gate_checks, gate_figures
 from optc.cli.judged.decisions import decision_tables
 from optc.cli.judged.ladder_tables import ladder_tables
 from optc.cli.judged.options import SummaryFiles, summary_options
-from optc.cli.options import PATH, add_options
+from optc.cli.options import MODEL, add_options
 from optc.cli.output import (
     byte_text,
     json_option,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command("compile", short_help="Compile a model folder into an artifact.")
-@click.argument("model", type=PATH)
+@click.argument("model", type=MODEL)
 @add_options(CompileOptions)
 @summary_options
 @json_option
