@@ -100,6 +100,20 @@ def test_a_looser_bound_lets_it_through(
     assert compile_tiny("--gate", "kl_mean=0.6", gates=True).code == 0
 
 
+def test_all_gates_are_measured_and_none_judged(
+    compile_tiny: Optc, fake_gates: dict[str, float | None], tmp_path: Path
+) -> None:
+    fake_gates["top1_agreement"] = 0.1
+    outcome = compile_tiny("--gate", "none", "--json", gates=True)
+    assert outcome.code == 0
+    assert {(g["bound"], g["passed"]) for g in outcome.json["gates"]} == {(None, None)}
+    assert "top1_agreement" in {g["name"] for g in outcome.json["gates"]}
+    assert any("nothing was judged" in text for text in outcome.json["warnings"])
+    manifest = Artifact.open(tmp_path / "out/a").manifest
+    assert manifest.gated
+    assert set(manifest.recipe["gates"].values()) == {None}
+
+
 def test_keep_failed_keeps_the_result_aside(
     compile_tiny: Optc, fake_gates: dict[str, float | None], tmp_path: Path
 ) -> None:
@@ -127,7 +141,7 @@ def test_gates_that_cannot_be_measured_fail_unless_allowed(
     assert outcome.code == 4
     names = "kl_mean, kl_p99, top1_agreement, perplexity_ratio"
     reason = "it needs avx9000, which this CPU lacks"
-    assert f"error: gates: {names}: {reason} (no artifact was written; " in outcome.err
+    assert f"error: gates: {names}: {reason} (the result is kept in " in outcome.err
     assert "--allow-unmeasured lets through what cannot be measured here" in outcome.err
     value = compile_tiny("--target", "x86-64-v9", "--allow-unmeasured", "--json", gates=True).json
     assert {g["measured_on"] for g in value["gates"]} == {"none"}
