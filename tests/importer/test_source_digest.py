@@ -16,6 +16,7 @@ from optc.errors import InputError
 from optc.importer import source_digest
 from optc.importer.safetensors import StoredTensor, read_header
 from optc.importer.source_digest import digest_files, digest_source
+from optc.progress import telling
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
@@ -130,3 +131,16 @@ def test_floats_of_8_bits_are_looked_at(code: int, tmp_path: Path) -> None:
                 digest_files({"m": tmp_path / "m"}, tensors.values())
         else:
             digest_files({"m": tmp_path / "m"}, tensors.values())
+
+
+def test_an_import_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_digest, "_TOLD_BYTES", 1 << 20)
+    (tmp_path / "config.json").write_text("{}")
+    save_file({"w": torch.zeros(5 << 18)}, tmp_path / "model.safetensors")
+    told: list[tuple[str, int, int]] = []
+    with telling(lambda *where: told.append(where)):
+        digest_source(tmp_path, read_header(tmp_path / "model.safetensors").values())
+        assert {(stage, total) for stage, _, total in told} == {("import", 5)}
+        assert [done for _, done, _ in told] == [1, 2, 3, 4, 5]
+        digest_files({"m": tmp_path / "model.safetensors"})
+    assert len(told) == 5, "what is no import tells nothing"

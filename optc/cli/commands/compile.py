@@ -16,6 +16,7 @@ from optc.cli.judged.options import SummaryFiles, summary_options
 from optc.cli.options import MODEL, add_options
 from optc.cli.output import (
     byte_text,
+    command_seconds,
     json_option,
     print_json,
     print_warnings,
@@ -84,7 +85,7 @@ def command(as_json: bool, **options: Any) -> None:
     if line := draft_line(report):
         click.echo(line)
     click.echo(
-        f"{artifact.path}: {byte_text(storage['bytes'])} in {report['seconds']:.1f} s, "
+        f"{artifact.path}: {byte_text(storage['bytes'])} in {command_seconds():.1f} s, "
         f"peak memory {byte_text(report['peak_anon_bytes'])}"
     )
     click.echo(f"digest {artifact.digest}")

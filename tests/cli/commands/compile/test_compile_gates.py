@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -154,6 +156,23 @@ def test_a_table_for_people(compile_tiny: Optc, fake_gates: dict[str, float | No
     assert "passed" in outcome.out
     assert "digest " in outcome.out
     assert "· import\n· passes\n· build\n· gates\n" in outcome.err
+
+
+def test_the_time_is_that_of_the_whole_command(
+    compile_tiny: Optc, fake_gates: dict[str, float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optc.cli.output._BEGAN", time.perf_counter() - 1000)
+    found = re.search(r" in (\d+)\.\d s, peak memory", compile_tiny(gates=True).out)
+    assert found is not None
+    assert int(found[1]) >= 1000
+
+
+def test_too_little_memory_is_refused_before_the_import(compile_tiny: Optc, tmp_path: Path) -> None:
+    outcome = compile_tiny("--max-ram", "300MiB")
+    assert outcome.code == 2
+    assert "needs 485.0 MiB of memory or more, but 300.0 MiB are allowed" in outcome.err
+    assert "import" not in outcome.err.partition("error:")[0]
+    assert nothing_left(tmp_path)
 
 
 def test_a_compile_checks_engines_in_float16_and_leaves_nothing(
