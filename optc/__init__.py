@@ -24,9 +24,9 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
 
 if TYPE_CHECKING:
-    from optc.driver import compile as compile
-    from optc.driver.ladder.plan import plan_ladder as plan_ladder
-    from optc.driver.plan import plan as plan
+    from optc.api import compile as compile
+    from optc.api import plan as plan
+    from optc.api import plan_ladder as plan_ladder
     from optc.errors import ArtifactError as ArtifactError
     from optc.errors import BusyError as BusyError
     from optc.errors import EngineError as EngineError
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
-    "compile": "optc.driver",
-    "plan": "optc.driver.plan",
-    "plan_ladder": "optc.driver.ladder.plan",
+    "compile": "optc.api",
+    "plan": "optc.api",
+    "plan_ladder": "optc.api",
     "ArtifactError": "optc.errors",
     "BusyError": "optc.errors",
     "EngineError": "optc.errors",

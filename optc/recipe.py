@@ -58,6 +58,9 @@ GATE_NAMES = (
     "decode_speedup",
 )
 
+#: The bound of a gate that is reported without judging; alone, of all gates.
+NOT_JUDGED = "none"
+
 #: Largest recipe that is read: many times the longest one, and done in a second.
 MAX_CHARACTERS = 1 << 16
 
@@ -136,7 +139,8 @@ def load_recipe(
     Args:
         source: Name of a shipped recipe, or path of a YAML file.
         sets: Overrides ``pass.option=value``.
-        gates: Overrides ``name=bound``; the bound ``none`` switches judging off.
+        gates: Overrides ``name=bound``; the bound ``none`` switches judging off, and ``none`` alone
+            does so for all gates.
 
     Raises:
         InputError: Unknown recipe, key, pass, option or gate, or a value of the wrong type;
@@ -236,10 +240,17 @@ def _with_gates(recipe: Recipe, gates: Iterable[str]) -> Recipe:
     bounds = dict(recipe.gates)
     for text in gates:
         name, equals, value = text.partition("=")
+        if text.lower() == NOT_JUDGED:
+            bounds = dict.fromkeys(bounds)
+            continue
         if not equals:
-            raise InputError(f"{text!r} is not name=bound", where="--gate")
+            raise InputError(
+                f"{text!r} is not name=bound",
+                where="--gate",
+                hint=f"'{NOT_JUDGED}' alone measures all gates and judges none",
+            )
         _check_gate(name, "--gate")
-        bounds[name] = None if value.lower() == "none" else _bound(name, value)
+        bounds[name] = None if value.lower() == NOT_JUDGED else _bound(name, value)
     return replace(recipe, gates=bounds)
 
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
-from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING
 
-from optc.backend import Backend
 from optc.errors import InputError
+
+if TYPE_CHECKING:  # backends bring NumPy, which takes longer than most commands
+    from importlib.resources.abc import Traversable
+
+    from optc.backend import Backend
 
 
 @cache

@@ -13,6 +13,9 @@ def nearest(word: str, known: Sequence[str]) -> str | None:
 
 
 def near(word: str, known: Sequence[str]) -> str:
-    """A hint for an unknown word: the nearest known one, else all of them."""
+    """A hint for an unknown word: the known ones that it begins, else the nearest, else all."""
+    begun = [one for one in known if word and one.startswith(f"{word}-")]
+    if begun:
+        return f"did you mean {' or '.join(map(repr, begun))}?"
     found = nearest(word, known)
     return f"did you mean {found!r}?" if found else f"one of {', '.join(known)}"

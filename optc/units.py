@@ -12,6 +12,8 @@ from optc.errors import InputError
 SIZE_HELP = "such as 2GiB; K, M, G are powers of 1024, KB, MB, GB of 1000"
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+#: A smaller amount of memory without a unit is a mistake.
+_LEAST_PLAIN = 1 << 10
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?b)?|b)?\s*", re.IGNORECASE | re.ASCII)
 
 
@@ -37,6 +39,27 @@ def parse_bytes(text: str, where: str) -> int:
     if value < 1:
         raise InputError(f"{text!r} is not a size", where=where, hint=f"write a size {SIZE_HELP}")
     return value
+
+
+def parse_memory(size: str | int, where: str) -> int:
+    """The bytes of an amount of memory.
+
+    Args:
+        size: As of `parse_bytes`, or bytes.
+        where: The option or parameter, for the message.
+
+    Raises:
+        InputError: It is no size, or so small a number without a unit that one was forgotten.
+    """
+    found = parse_bytes(size, where) if isinstance(size, str) else size
+    stated = isinstance(size, str) and any(one.isalpha() for one in size)
+    if found < _LEAST_PLAIN and not stated:
+        raise InputError(
+            f"{size} without a unit is {byte_text(found)}, in which nothing fits",
+            where=where,
+            hint=f"write the unit, such as {str(size).strip()}GiB: {SIZE_HELP}",
+        )
+    return found
 
 
 def kv_text(beyond: int, whole: int) -> str:

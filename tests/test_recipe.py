@@ -195,6 +195,13 @@ def test_gate_overrides_bounds_and_none_stops_judging() -> None:
     assert recipe.gates["top1_agreement"] is None
 
 
+def test_one_word_stops_judging_all_gates() -> None:
+    named = set(load_recipe("int8-fused").gates)
+    assert load_recipe("int8-fused", gates=["none"]).gates == dict.fromkeys(named)
+    kept = load_recipe("int8-fused", gates=["kl_p99=3", "none", "kl_mean=0.5"]).gates
+    assert {name: bound for name, bound in kept.items() if bound is not None} == {"kl_mean": 0.5}
+
+
 def test_mixed_recipes_differ_in_budget_and_bounds_only() -> None:
     three, four = load_recipe("mixed-3"), load_recipe("mixed-4")
     changed = load_recipe("mixed-3", sets=["allocate-bits.budget=4bpw"])
@@ -297,7 +304,9 @@ def test_bad_overrides_say_what_is_wrong() -> None:
     assert "option bits='four' is not a int" in refused(
         "int4-fast", sets=("quantize-weights.bits=four",)
     )
-    assert refused("fp32", gates=("kl_mean",)) == "--gate: 'kl_mean' is not name=bound"
+    assert refused("fp32", gates=("kl_mean",)) == (
+        "--gate: 'kl_mean' is not name=bound ('none' alone measures all gates and judges none)"
+    )
     for bound in ("low", "nan", "inf"):
         message = refused("fp32", gates=(f"kl_mean={bound}",))
         assert f"the bound {bound!r} of 'kl_mean' is not a number" in message

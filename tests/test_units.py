@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from optc.errors import InputError
-from optc.units import parse_bytes
+from optc.units import parse_bytes, parse_memory
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,18 @@ def test_what_is_no_size(text: str) -> None:
         parse_bytes(text, "--max-ram")
     assert caught.value.where == "--max-ram"
     assert "K, M, G are powers of 1024, KB, MB, GB of 1000" in caught.value.hint
+
+
+@pytest.mark.parametrize("size", ["4", " 4 ", "16", "0.5e", 4, 1000, "1023"])
+def test_an_amount_of_memory_has_a_unit(size: str | int) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_memory(size, "--max-ram")
+    assert caught.value.where == "--max-ram"
+    if size != "0.5e":
+        assert f"{size} without a unit is {int(size)} B, in which nothing fits" in str(caught.value)
+        assert f"write the unit, such as {str(size).strip()}GiB" in caught.value.hint
+
+
+def test_amounts_of_memory() -> None:
+    found = [parse_memory(one, "") for one in ("4GiB", "500000000", "7B", "0.5K", 1 << 30)]
+    assert found == [4 << 30, 500000000, 7, 512, 1 << 30]

@@ -24,7 +24,7 @@ def gates_line(manifest: Manifest, report: Mapping[str, Any]) -> str:
         _line(engine, [g for g in manifest.gates if g.engine == engine], later)
         for engine in engines
     ]
-    return "; ".join(filter(None, lines)) or "none has a bound"
+    return "; ".join(filter(None, lines)) or "measured, and none was judged"
 
 
 def _line(engine: str, gates: Sequence[GateEntry], later: Mapping[tuple[str, str], bool]) -> str:

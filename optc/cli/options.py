@@ -13,9 +13,27 @@ from optc.cli.completion import COMPLETIONS
 from optc.cli.option_values import biases, count_or_auto, file_text, truth
 from optc.cli.valid_text import valid_text
 from optc.options.option import Option, flag_name, options_of
+from optc.sources.recognize import check_source
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
+
+
+class _Model(click.Path):
+    """A model that is named: what it is instead is said before any package is loaded."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path.
+
+        Raises:
+            InputError, UnsupportedError: As `optc.sources.recognize.check_source`.
+        """
+        if ctx is None or not ctx.resilient_parsing:
+            check_source(value)
+        return super().convert(value, param, ctx)
+
+
+MODEL = _Model(path_type=Path)
 #: What click is told of each kind of value.
 _KINDS: dict[str, dict[str, Any]] = {
     "text": {},

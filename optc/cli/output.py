@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 JSON_FLAG = "--json"
+_BEGAN = time.perf_counter()
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def command_seconds() -> float:
+    """Seconds since the command began, by the clock on the wall."""
+    return time.perf_counter() - _BEGAN
 
 
 def json_option(command: Command) -> Command:

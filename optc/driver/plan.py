@@ -31,7 +31,7 @@ from optc.options import PLANNED, CompileOptions
 from optc.options.keywords import PlanChanges
 from optc.options.option import with_changes
 from optc.pipeline.pipeline import Pipeline
-from optc.progress import Progress, no_progress
+from optc.progress import Progress, no_progress, telling
 from optc.recipe import Recipe
 from optc.recipe_additions import calibrates
 from optc.target import known_targets
@@ -128,7 +128,8 @@ def plan(
     """
     stated = {} if recipe is None else {"recipe": recipe}
     asked = with_changes(CompileOptions(), {**changes, **stated}, PLANNED)
-    source = model_folder(local_model(model, code=asked.allow_remote_code, progress=progress))
+    with telling(progress):
+        source = model_folder(local_model(model, code=asked.allow_remote_code, progress=progress))
     asked = with_local_files(asked, progress)
     whole, draft_recipe, warnings = resolve_recipe(source, asked)
     requests = _requests(backends, whole.backend)
@@ -140,7 +141,7 @@ def plan(
     options = ResolvedOptions(
         asked, source, recipes[main], draft_recipe, Path(), requests, progress=progress
     )
-    imported, limits, each, present = _import_and_lower(options, recipes)
+    imported, limits, each, present, imported_peak = _import_and_lower(options, recipes)
     lowered = each[main]
     passes = recipes[main].pipeline.passes
     one = () if backends == ALL else requests  # the engines of one artifact
@@ -159,8 +160,8 @@ def plan(
         limits.max_context,
         weight_bytes(lowered.model),
         *_kv_bytes(lowered.model),
-        peak_bytes(lowered.reference, present, passes, gated=True),
-        peak_bytes(lowered.reference, present, passes, gated=False),
+        max(imported_peak, peak_bytes(lowered.reference, present, passes, gated=True)),
+        max(imported_peak, peak_bytes(lowered.reference, present, passes, gated=False)),
         engines,
         None if estimate is None else artifact_bytes(estimate, imported.tokenizer_files),
         first,
@@ -194,18 +195,21 @@ def _seconds(
 
 def _import_and_lower(
     options: ResolvedOptions, recipes: Sequence[Recipe]
-) -> tuple[ImportedModel, BuildOptions, list[Lowered], int]:
-    """The model, its limits, what each recipe makes of it, and the most memory that was seen."""
-    with PeakMemory() as memory:
+) -> tuple[ImportedModel, BuildOptions, list[Lowered], int, int]:
+    """The model, its limits, what each recipe makes of it, the memory that is taken then, and the
+    most of it that an import took."""
+    with PeakMemory() as memory, telling(options.progress):
         options.progress("import", 0, 0)
         from optc.importer import import_model
 
         allowed = options.asked.allow_remote_code
         imported = import_model(options.source, allow_remote_code=allowed)
         limits = build_limits(options, imported.max_context)
+        memory.sample()
+        peak = memory.peak_bytes
         options.progress("passes", 0, 0)
         each = _lower_each(imported.model, recipes, options)
-        return imported, limits, each, memory.sample()
+        return imported, limits, each, memory.sample(), peak
 
 
 def _kv_bytes(model: ir.Model) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The checkpoint of a Hugging Face folder: one or several safetensors files, and their digest."""
+"""The checkpoint of a Hugging Face folder: one or several files of weights, and their digest."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from optc.errors import InputError, UnsupportedError
+from optc.errors import InputError
 from optc.foreign.file import is_file
 from optc.importer.conversion.tensor import Tensor
 from optc.importer.gguf.file import SUFFIX, files_of, read_gguf
 from optc.importer.json_file import read_object
+from optc.importer.pickled import tensors as pickled
 from optc.importer.quantized.methods import quantized_weights
 from optc.importer.safetensors import StoredTensor, read_header
+from optc.sources.recognize import names_in, refusal
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -23,12 +25,12 @@ _OF_A_TRAINING = ("optimizer", "scheduler", "scaler", "rng_state", "training_arg
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
-    """The safetensors files of ``folder`` that transformers reads: what config.json names, else
-    ``model.safetensors``, else those of the index; else the only one there, else its GGUF file, or
-    all parts of one.
+    """The files of ``folder`` that transformers reads: what config.json names, else
+    ``model.safetensors``, else those of its index, else ``pytorch_model.bin``, else those of its
+    index; else the only safetensors file there, else its GGUF file, or all parts of one.
 
     Raises:
-        UnsupportedError: The weights are pickles only.
+        UnsupportedError: The weights are of a kind that is not read.
         InputError: No weights, or a named file or shard is missing.
     """
     named = named_weights(folder)
@@ -36,9 +38,12 @@ def checkpoint_files(folder: Path) -> list[Path]:
         return _indexed_files(folder, folder / named)
     if named is not None or (folder / SINGLE).exists():
         return [folder / (named or SINGLE)]
-    index = folder / INDEX
-    if index.exists():
-        return _indexed_files(folder, index)
+    if (folder / INDEX).exists():
+        return _indexed_files(folder, folder / INDEX)
+    if (folder / pickled.SINGLE).exists():
+        return [folder / pickled.SINGLE]
+    if (folder / pickled.INDEX).exists():
+        return _indexed_files(folder, folder / pickled.INDEX)
     others = sorted(folder.glob("*.safetensors"))
     if len(others) == 1:
         return others
@@ -47,14 +52,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
     ggufs = sorted(folder.glob(f"*{SUFFIX}"))
     if ggufs:
         return _gguf_files(folder, ggufs)
-    pickles = sorted(p.name for pattern in _PICKLES for p in folder.glob(pattern))
-    if pickles:
-        raise UnsupportedError(
-            f"{pickles[0]} is a pickle checkpoint, and loading one runs whatever code it holds",
-            where=str(folder),
-            hint="convert the weights to safetensors",
-        )
-    raise InputError("no weights here", where=str(folder), hint=f"{SINGLE} or {INDEX} is missing")
+    raise refusal(str(folder), names_in(folder))
 
 
 def named_weights(folder: Path) -> str | None:
@@ -82,10 +80,11 @@ def weights_left_out(folder: Path, files: list[Path]) -> list[str]:
         files: From `checkpoint_files`.
     """
     taken = {file.name for file in files}
-    patterns = ("*.safetensors", f"*{INDEX_SUFFIX}", f"*{SUFFIX}", *_PICKLES)
+    ends = (INDEX_SUFFIX, pickled.INDEX_SUFFIX)
+    patterns = ("*.safetensors", *(f"*{end}" for end in ends), f"*{SUFFIX}", *_PICKLES)
     found = {path.name for pattern in patterns for path in folder.glob(pattern)} - taken
     found = {name for name in found if not name.startswith(_OF_A_TRAINING)}
-    indices = {name for name in found if name.endswith(INDEX_SUFFIX)}
+    indices = {name for name in found if name.endswith(ends)}
     others = {name for name in indices if not _lists_only(folder / name, taken)}
     return [*sorted(others), *sorted(found - indices)]
 
@@ -102,7 +101,7 @@ def _is_name_of(name: object, *suffixes: str) -> bool:
 
 
 def shard_names(index: Path) -> list[str]:
-    """Names of the safetensors files that an index lists, in order.
+    """Names of the files of weights that an index lists, in order.
 
     Raises:
         InputError: It is no index, or names something outside of its folder.
@@ -111,9 +110,11 @@ def shard_names(index: Path) -> list[str]:
     if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
         raise InputError("weight_map does not map tensors to files", where=str(index))
     names = sorted(set(named.values()))
+    is_pickled = index.name.endswith(pickled.INDEX_SUFFIX)
+    suffix, kind = (pickled.SUFFIX, "PyTorch") if is_pickled else (".safetensors", "safetensors")
     for name in names:
-        if not _is_name_of(name, ".safetensors"):
-            raise InputError(f"{name!r} is not a safetensors file of this folder", where=str(index))
+        if not _is_name_of(name, suffix):
+            raise InputError(f"{name!r} is not a {kind} file of this folder", where=str(index))
     return names
 
 
@@ -149,18 +150,19 @@ def read_tensors(files: list[Path], settings: Mapping[str, Any] | None) -> Mappi
         settings: ``quantization_config`` of config.json; None where the checkpoint has floats.
 
     Raises:
-        InputError, UnsupportedError, UnavailableError: As `read_checkpoint` and
-            `optc.importer.gguf.file.read_gguf`.
+        InputError, UnsupportedError, UnavailableError: As `read_checkpoint`,
+            `optc.importer.pickled.tensors.read_pickled` and `optc.importer.gguf.file.read_gguf`.
     """
     if files[0].suffix == SUFFIX:
         return read_gguf(files)
+    read = pickled.read_pickled if files[0].suffix == pickled.SUFFIX else read_checkpoint
     if settings is None:
-        return read_checkpoint(files)
-    return quantized_weights(read_checkpoint(files, every=True), settings)
+        return read(files)
+    return quantized_weights(read(files, every=True), settings)
 
 
 def read_checkpoint(files: list[Path], *, every: bool = False) -> dict[str, StoredTensor]:
-    """Every float tensor of ``files`` by name; with ``every`` those of all types.
+    """Every float tensor of safetensors files by name; with ``every`` those of all types.
 
     Raises:
         InputError: A file is broken, or two files hold the same tensor.

@@ -2,43 +2,36 @@
 
 huggingface_hub does the work: its cache, tokens (``hf auth login``, ``HF_TOKEN``), offline mode
 (``HF_HUB_OFFLINE=1``) and endpoint (``HF_ENDPOINT``). Only files that a compile reads are
-downloaded; never pickles, and Python code only where it may run.
+downloaded, and Python code only where it may run.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optc.errors import InputError, UnavailableError, UnsupportedError
+from optc.errors import InputError, OptcError, UnavailableError, UnsupportedError
 from optc.foreign.errors import foreign_errors
 from optc.importer.checkpoint import INDEX, INDEX_SUFFIX, SINGLE, named_weights, shard_names
 from optc.importer.config import CONFIG_FILE
+from optc.importer.pickled import tensors as pickled
 from optc.importer.quantized.settings import MODELOPT_FILE
 from optc.importer.tokenizer_files import MORE_TEMPLATES, TOKENIZER_FILES
 from optc.logs.logger import logger
 from optc.progress import Progress, no_progress
+from optc.sources.address import check_address
+from optc.sources.recognize import HUB_NAME, of_hub, refusal, refusal_without_config
 
 if TYPE_CHECKING:
     from huggingface_hub.utils import tqdm
 
-_HUB_ID = re.compile(
-    r"(?P<repo>[0-9A-Za-z][\w.-]*/[0-9A-Za-z][\w.-]*)(@(?P<revision>[\w./-]+))?", re.ASCII
-)
-#: The address of a model's page, or another; a `Path` has lost a slash of it.
-_PAGE = re.compile(
-    r"(?:https?:/+)?(?:www\.)?(?:huggingface\.co|hf\.co)/+(?:models/)?"
-    r"(?P<repo>[\w.-]+/[\w.-]+)(?:/(?:tree|blob|resolve)/(?P<revision>[^/?#]+))?(?:[/?#].*)?"
-    r"|(?:https?|hf):/.*",
-    re.ASCII,
-)
 _SMALL = (
     CONFIG_FILE,
     INDEX,
+    pickled.INDEX,
     MODELOPT_FILE,
     *TOKENIZER_FILES,
     f"{MORE_TEMPLATES}/*.jinja",
@@ -79,12 +72,17 @@ class HubModel:
                 self.repo, revision=self.revision, allow_patterns=wanted, tqdm_class=_silent()
             )
         if not (Path(folder) / CONFIG_FILE).is_file():
-            raise UnsupportedError(
-                f"the model has no {CONFIG_FILE}",
-                where=str(self),
-                hint="optc imports models of transformers' format",
-            )
+            raise refusal_without_config(str(self), self._names())
         return Path(folder)
+
+    def _names(self) -> list[str]:
+        """Of all files of the model, as of a folder."""
+        from huggingface_hub import HfApi
+
+        with self._errors():
+            found = HfApi().list_repo_files(self.repo, revision=self.revision)
+        folders = {f"{name.partition('/')[0]}/" for name in found if "/" in name}
+        return sorted({*found, *folders} - {".gitattributes"})
 
     def fetch_files(self, names: Collection[str], progress: Progress = no_progress) -> Path:
         """The snapshot in the cache, with those of the files ``names`` that the Hub has.
@@ -105,26 +103,36 @@ class HubModel:
         return Path(folder)
 
     def fetch_weights(self, folder: Path, progress: Progress = no_progress) -> None:
-        """Download the safetensors files of the snapshot in ``folder`` that are not there.
+        """Download the files of weights of the snapshot in ``folder`` that are not there: those
+        that transformers would take.
 
         Raises:
-            UnsupportedError: The model has none.
+            UnsupportedError: The model has none that are read.
             InputError, UnavailableError: As `fetch_small`.
         """
         named = named_weights(folder)
         if named is not None:
-            index = folder / named if named.endswith(INDEX_SUFFIX) else None
             self._fetch_one(named, folder, progress)
-        else:
-            index = folder / INDEX if (folder / INDEX).is_file() else None
+            if named.endswith(INDEX_SUFFIX):
+                self._fetch_shards(folder / named, progress)
+            return
+        missing: OptcError | None = None
+        for single, index in ((SINGLE, INDEX), (pickled.SINGLE, pickled.INDEX)):
             try:  # before the shards of an index, as transformers does
-                self._fetch_one(SINGLE, folder, progress)
+                self._fetch_one(single, folder, progress)
                 return
-            except (UnsupportedError, UnavailableError):
-                if index is None:
-                    raise
-        for name in shard_names(index) if index is not None else []:
-            self._fetch_one(name, folder, progress)
+            except (UnsupportedError, UnavailableError) as error:
+                missing = missing or error
+            if (folder / index).is_file():
+                self._fetch_shards(folder / index, progress)
+                return
+        if isinstance(missing, UnavailableError):
+            raise missing
+        raise refusal(str(self), self._names()) from missing
+
+    def _fetch_shards(self, index: Path, progress: Progress) -> None:
+        for name in shard_names(index):
+            self._fetch_one(name, index.parent, progress)
 
     def _fetch_one(self, name: str, folder: Path, progress: Progress) -> None:
         from huggingface_hub import hf_hub_download
@@ -183,7 +191,7 @@ class HubModel:
             raise UnsupportedError(
                 f"the model has no {file}",
                 where=where,
-                hint="optc reads safetensors and no pickles, which run whatever code they hold",
+                hint="is the model complete on the Hub?",
             ) from error
         except errors.HfHubHTTPError as error:
             text = str(error).splitlines()[0]
@@ -209,19 +217,12 @@ class HubModel:
 def hub_model(given: str | Path, *, code: bool = False) -> HubModel | None:
     """The model of the Hub that ``given`` names; None where it is a path.
 
-    A path is what exists, and what lies in a folder that exists: ``models/typo`` is no model of
-    an organization ``models``.
-
     Raises:
-        InputError: It is the address of a page.
+        InputError: It is an address, such as of a page.
     """
-    if (page := _PAGE.fullmatch(str(given))) and not Path(given).exists():
-        name = page["repo"] and page["repo"] + (f"@{page['revision']}" if page["revision"] else "")
-        hint = f"of the Hugging Face Hub: {name}" if name else "a folder, or org/name of the Hub"
-        raise InputError("a model is named, not its page's address", where=str(given), hint=hint)
-    found = _HUB_ID.fullmatch(str(given))
-    path = Path(given)
-    if found is None or path.exists() or path.parent.is_dir():
+    check_address(given)
+    found = HUB_NAME.fullmatch(str(given))
+    if found is None or not of_hub(given):
         return None
     return HubModel(found["repo"], found["revision"] or "main", code)
 

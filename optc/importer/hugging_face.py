@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +65,7 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     warnings = [*_other_weights(folder, files), *found.warnings]
     leaves = [leaf for tensor in matched.values() for leaf in tensor.leaves]
     with ThreadPoolExecutor(1, "optc-digest") as pool:
-        digest = pool.submit(digest_source, folder, leaves)
+        digest = pool.submit(copy_context().run, digest_source, folder, leaves)
         exported = export_decoder(built, allow_remote_code=allow_remote_code)
     attach_weights(exported.model, with_stored_buffers(skeleton, checkpoint), matched)
     make_scalars_constant(exported.model)

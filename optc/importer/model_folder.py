@@ -13,11 +13,11 @@ from pathlib import Path
 from optc.errors import InputError
 from optc.importer.config import CONFIG_FILE
 from optc.importer.gguf.folder import gguf_folder, is_gguf
+from optc.sources.recognize import check_model
 
 _CACHE = "models--"
 _SNAPSHOTS = "snapshots"
 _COMMIT = re.compile(r"[0-9A-Za-z._-]{1,64}")
-_HUB_ID = re.compile(r"[0-9A-Za-z][\w.-]*/[0-9A-Za-z][\w.-]*", re.ASCII)
 
 
 def model_folder(path: Path) -> Path:
@@ -25,9 +25,11 @@ def model_folder(path: Path) -> Path:
     GGUF file the folder that is made of it.
 
     Raises:
-        InputError: It is such a root, but of which snapshot cannot be told; or a damaged file.
+        InputError: It is such a root, but of which snapshot cannot be told; or a damaged file; or
+            what `optc.sources.recognize` takes for no model.
         UnsupportedError, UnavailableError: As `optc.importer.gguf.folder.gguf_folder`.
     """
+    check_model(path)
     if is_gguf(path):
         return gguf_folder(path)
     snapshots = path / _SNAPSHOTS
@@ -54,19 +56,6 @@ def model_name(path: Path) -> str:
     if given.parent.name == _SNAPSHOTS and root.startswith(_CACHE):
         return "/".join(root.removeprefix(_CACHE).split("--", 1))
     return given.name
-
-
-def missing_model(path: Path) -> InputError:
-    """The error for a folder that is not there, to be raised."""
-    hint = f"give a folder with {CONFIG_FILE}"
-    text = str(path)
-    if _HUB_ID.fullmatch(text):
-        name = text.split("/")[1]
-        hint += (
-            f"; if this is a model of the Hugging Face Hub, download it first: "
-            f"hf download {text} --local-dir {name}"
-        )
-    return InputError("no such model folder", where=text, hint=hint)
 
 
 def _main_commit(root: Path) -> str | None:

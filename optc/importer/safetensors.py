@@ -30,6 +30,8 @@ _HEADER_LIMIT_BYTES = 100_000_000
 _MOST_AXES = 16
 #: Element type as stored, by its name in the header. BF16 is read as its bits.
 _STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+#: Types of floats that are read as numbers.
+STORED_TYPES = frozenset(_STORED)
 #: Integers and truth values: of them, and of the floats of 8 bits, only quantized weights are made.
 _OTHERS = {
     "I64": "<i8",
@@ -52,7 +54,7 @@ _WRITE_AGAIN = "write it again with the safetensors library"
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One tensor of a safetensors file.
+    """One tensor of a safetensors file, or of another one that holds its bytes.
 
     Attributes:
         file: The file that holds it.

@@ -51,7 +51,8 @@ class CompileOptions:
         target: Of backends that name none: ``native`` (the default), or a name that
             `optc.target.known_targets` gives.
         set: Overrides ``pass.option=value``.
-        gate: Overrides ``name=bound``; the bound ``none`` reports without judging.
+        gate: Overrides ``name=bound``; the bound ``none`` reports without judging, and ``none``
+            alone does so for all gates.
         calibration: Text for passes that calibrate; None is the shipped one.
         calibration_cache: Folder where calibrations are kept and found again, or ``none``; None is
             what the environment variable ``OPTC_CALIBRATION_CACHE`` names, or the user's cache.
@@ -128,7 +129,12 @@ class CompileOptions:
         None, "Where --backend names none; see 'optc targets' [native].", metavar="T"
     )
     set: Sequence[str] = option((), "Pass option.", kind="texts", metavar="PASS.OPTION=VALUE")
-    gate: Sequence[str] = option((), "Gate's bound, or none.", kind="texts", metavar="NAME=BOUND")
+    gate: Sequence[str] = option(
+        (),
+        "Gate's bound; none measures all and judges none.",
+        kind="texts",
+        metavar="NAME=BOUND|none",
+    )
     calibration: Path | None = option(
         None, "Text for passes that calibrate [shipped].", kind="path", metavar="FILE"
     )

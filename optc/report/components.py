@@ -68,8 +68,10 @@ def table(
 
 def _cells(columns: Sequence[Column], row: Sequence[Node | None]) -> Iterable[Element]:
     for index, (column, cell) in enumerate(zip(columns, row, strict=True)):
-        scope = {"scope": "row"} if index == 0 else {}
-        yield element("td" if index else "th", cell, class_=column.kind, **scope)
+        if index == 0:
+            yield element("th", cell, class_=column.kind, scope="row")
+        else:  # on a phone the row is a list, in which each cell has its column's name
+            yield element("td", cell, class_=column.kind, data_column=column.name or None)
 
 
 def figure(chart: Element, caption: str, beside: Element) -> Element:

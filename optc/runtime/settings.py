@@ -11,7 +11,7 @@ from optc.errors import InputError
 from optc.options.option import normalize, option, options_of
 from optc.runtime.kv.eviction import Eviction
 from optc.runtime.speculative.kinds import MAX_DRAFTED
-from optc.units import SIZE_HELP, parse_bytes
+from optc.units import SIZE_HELP, parse_memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class ServeSettings:
         if self.max_waiting is not None:
             _check_count("max_waiting", self.max_waiting)
         if isinstance(self.kv_memory, str):
-            object.__setattr__(self, "kv_memory", parse_bytes(self.kv_memory, "kv_memory"))
+            object.__setattr__(self, "kv_memory", parse_memory(self.kv_memory, "kv_memory"))
 
     @property
     def kv_memory_bytes(self) -> int | None:

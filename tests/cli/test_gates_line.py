@@ -32,7 +32,7 @@ def verified(passed: bool | None, measured_on: str = "engine") -> dict[str, Any]
 @pytest.mark.parametrize(
     ("gates", "line"),
     [
-        ([], "none has a bound"),
+        ([], "measured, and none was judged"),
         (four(True), "passed: 4 of 4 on target"),
         (four(None), "open: 4 of 4 on target"),
         (

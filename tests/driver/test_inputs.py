@@ -49,7 +49,11 @@ def damage_tokenizer(model: Path) -> None:
 
 
 CASES: list[tuple[str, Break, list[str]]] = [
-    ("missing config", lambda m: (m / "config.json").unlink(), ["no config.json here"]),
+    (
+        "missing config",
+        lambda m: (m / "config.json").unlink(),
+        ["weights without config.json, which says how"],
+    ),
     (
         "missing safetensors",
         lambda m: (m / "model.safetensors").unlink(),
@@ -71,7 +75,7 @@ CASES: list[tuple[str, Break, list[str]]] = [
         edit_config(architectures=["BertModel"]),
         ["BertModel is not a decoder-only language model"],
     ),
-    ("pickle checkpoint", to_pickle, ["pickle"]),
+    ("no checkpoint of PyTorch", to_pickle, ["no checkpoint as PyTorch writes it since 1.6"]),
     (
         "remote code",
         edit_config(auto_map={"AutoModelForCausalLM": "evil.Model"}),
@@ -114,7 +118,7 @@ def test_sources_that_are_no_model_folder(
     (tmp_path / "m.pt").write_bytes(b"\x80\x04")
     for source, message in (
         (tmp_path / "absent", "no such model folder"),
-        (tmp_path / "m.pt", "pickle checkpoints are refused"),
+        (tmp_path / "m.pt", "weights of PyTorch under another name"),
     ):
         assert run(["compile", str(source), "-o", str(tmp_path / "out/a")]) == 2
         assert message in capfd.readouterr().err

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,12 @@ from optc.foreign.file import is_file, open_file, read_file
 from optc.importer.checkpoint import checkpoint_files
 from optc.importer.gguf.file import open_gguf
 from optc.importer.json_file import read_object
+from optc.importer.pickled.child import tensors
 from optc.importer.safetensors import read_header
 from optc.importer.source_digest import digest_files
 from optc.runtime.adapters.peft import read_peft
 from optc.runtime.text.tokenizer import read_tokenizer
+from optc.sources.recognize import check_source
 from optc.store.oci.credentials import basic_credentials
 from optc.store.oci.layout import Layout
 from optc.store.oci.manifest import digest_of, read_manifest_files
@@ -124,6 +127,16 @@ READERS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], object]]] = {
     "layout's index": (named("index.json"), lambda path: layout(path.parent).manifest()),
     "layout's blob": (blob_of, lambda path: layout(path.parents[2]).manifest()),
     "key": (named("key.pem"), PublicKey.read),
+    "pickled weights": (named("pytorch_model.bin"), tensors),
+}
+
+#: Who looks at such a file only as far as it says what it is, and leaves the rest to the readers.
+LOOKERS: dict[str, Callable[[Path], Path]] = {
+    "model's config": named("config.json"),
+    "model's weights": named("model.safetensors"),
+    "adapter's config": named("adapter_config.json"),
+    "GGUF": named("model.gguf"),
+    "any file": named("file"),
 }
 
 
@@ -152,6 +165,16 @@ def test_it_is_one_error(reader: str, nasty: str, tmp_path: Path) -> None:
     assert len(message) < 1000
     assert message.isprintable()
     assert str(tmp_path) in message
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+@pytest.mark.parametrize("looker", LOOKERS)
+def test_who_looks_at_it_goes_on(looker: str, nasty: str, tmp_path: Path) -> None:
+    path = LOOKERS[looker](tmp_path)
+    NASTY[nasty](path)
+    for given in (path, tmp_path):
+        with suppress(OptcError):
+            check_source(given)
 
 
 @pytest.mark.parametrize("nasty", ["a pipe", "a device", "deep", "a list", "a number", "null"])
@@ -225,7 +248,7 @@ def test_sizes_and_links(tmp_path: Path) -> None:
 
 #: Modules of these folders read what others made; their other reads are of the system's files or
 #: of what the program itself wrote.
-FOREIGN = ("importer", "artifact", "store", "runtime")
+FOREIGN = ("importer", "sources", "artifact", "store", "runtime")
 OWN = {
     "runtime/kv/kv_plan.py": "/proc and /sys",
     "runtime/speculative/planning/costs_cache.py": "a cache of this program's",

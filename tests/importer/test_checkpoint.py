@@ -15,11 +15,12 @@ from optc.errors import InputError, UnsupportedError
 from optc.importer.checkpoint import checkpoint_files, read_checkpoint, weights_left_out
 
 INDEX = "model.safetensors.index.json"
+PICKLED_INDEX = "pytorch_model.bin.index.json"
 
 
-def index(folder: Path, *names: str) -> None:
+def index(folder: Path, *names: str, to: str = INDEX) -> None:
     mapping = {f"w{i}": name for i, name in enumerate(names)}
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": mapping}))
+    (folder / to).write_text(json.dumps({"metadata": {}, "weight_map": mapping}))
 
 
 #: What may lie in one folder: files, and the names that an index gives.
@@ -28,6 +29,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "shards": ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"),
     "named": ("other.safetensors",),
     "pickle": ("pytorch_model.bin",),
+    "pickled shards": ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"),
     "gguf": ("model-Q4.gguf",),
     "mistral": ("consolidated.safetensors",),
     "training": ("optimizer.pt", "training_args.bin", "rng_state_0.pth"),
@@ -36,7 +38,7 @@ FOLDERS = [
     sets
     for count in range(1, len(SETS) + 1)
     for sets in itertools.combinations(SETS, count)
-    if {"single", "shards", "named"} & set(sets)
+    if {"single", "shards", "named", "pickle", "pickled shards"} & set(sets)
 ]
 
 
@@ -45,8 +47,9 @@ def made(folder: Path, sets: tuple[str, ...]) -> None:
     for name in sets:
         for file in SETS[name]:
             (folder / file).touch()
-    if "shards" in sets:
-        index(folder, *SETS["shards"])
+    for shards, name in (("shards", INDEX), ("pickled shards", PICKLED_INDEX)):
+        if shards in sets:
+            index(folder, *SETS[shards], to=name)
     if "named" in sets:
         config["transformers_weights"] = SETS["named"][0]
     (folder / "config.json").write_text(json.dumps(config))
@@ -69,9 +72,9 @@ def test_transformers_choice_of_files(tmp_path: Path) -> None:
         files = checkpoint_files(folder)
         assert [file.name for file in files] == transformers_files(folder), sets
         others = set(sets) - {"training"} - {s for s in sets if SETS[s][0] == files[0].name}
-        want = {file for name in others for file in SETS[name]} | (
-            {INDEX} if "shards" in others else set()
-        )
+        want = {file for name in others for file in SETS[name]}
+        want |= {INDEX} if "shards" in others else set()
+        want |= {PICKLED_INDEX} if "pickled shards" in others else set()
         assert set(weights_left_out(folder, files)) == want, sets
 
 
@@ -138,10 +141,17 @@ def test_broken_index(text: str, message: str, tmp_path: Path) -> None:
     assert caught.value.where == str(tmp_path / INDEX)
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.pth", "last.ckpt"])
-def test_pickles_are_refused(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["model.bin", "model.pt", "model.pth", "last.ckpt"])
+def test_pickles_of_other_names_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(UnsupportedError, match=f"{name} is a pickle checkpoint.*runs whatever"):
+    with pytest.raises(UnsupportedError, match=f"PyTorch under another name .*: {name} "):
+        checkpoint_files(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../other.bin", "model.safetensors"])
+def test_an_index_of_pickles_names_pickles_of_the_folder(name: str, tmp_path: Path) -> None:
+    index(tmp_path, name, to=PICKLED_INDEX)
+    with pytest.raises(InputError, match="is not a PyTorch file of this folder"):
         checkpoint_files(tmp_path)
 
 

@@ -130,16 +130,39 @@ def test_a_token_opens_private_models(server: Hub, monkeypatch: pytest.MonkeyPat
     assert model_name(local_model("acme/private")) == "acme/private"
 
 
-def test_pickles_are_no_weights(server: Hub) -> None:
+def test_pickles_come_after_safetensors(server: Hub) -> None:
     (server.folder / "model.safetensors").unlink()
-    with pytest.raises(UnsupportedError, match=r"no model\.safetensors .*no pickles"):
+    folder = local_model("acme/tiny")
+    assert [file.name for file in checkpoint_files(folder)] == ["pytorch_model.bin"]
+
+
+def test_shards_of_pickles(server: Hub) -> None:
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        (server.folder / name).unlink()
+    (server.folder / "b.bin").write_text("b")
+    index = {"weight_map": {"x": "b.bin"}}
+    (server.folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    folder = local_model("acme/tiny")
+    assert [file.name for file in checkpoint_files(folder)] == ["b.bin"]
+
+
+def test_weights_that_are_not_read(server: Hub) -> None:
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        (server.folder / name).unlink()
+    with pytest.raises(UnsupportedError, match=r"acme/tiny: this is weights .*original/consol"):
         local_model("acme/tiny")
-    assert "pytorch_model.bin" not in server.taken
+    (server.folder / "tf_model.h5").write_text("x")
+    (server.folder / "original/consolidated.safetensors").unlink()
+    with pytest.raises(UnsupportedError, match=r"acme/tiny: this is weights of TensorFlow"):
+        local_model("acme/tiny")
 
 
 def test_a_model_of_another_format(server: Hub) -> None:
     (server.folder / "config.json").unlink()
-    with pytest.raises(UnsupportedError, match=r"the model has no config\.json"):
+    with pytest.raises(UnsupportedError, match=r"acme/tiny@v1: this is weights in the layout of"):
+        HubModel("acme/tiny", "v1").fetch_small()
+    (server.folder / "m-Q4.gguf").write_text("x")
+    with pytest.raises(InputError, match=r"no config\.json, but GGUF files \(give the file itself"):
         HubModel("acme/tiny", "v1").fetch_small()
 
 
@@ -180,8 +203,7 @@ def test_a_hub_that_is_gone(server: Hub) -> None:
         ("https://hf.co/acme/tiny/", "of the Hugging Face Hub: acme/tiny"),
         ("http://huggingface.co/acme/tiny/tree/v1", "of the Hugging Face Hub: acme/tiny@v1"),
         ("huggingface.co/acme/tiny?library=x", "of the Hugging Face Hub: acme/tiny"),
-        ("hf://acme/tiny", "a folder, or org/name of the Hub"),
-        ("https://example.org/m", "a folder, or org/name of the Hub"),
+        ("hf://acme/tiny", "of the Hugging Face Hub: acme/tiny"),
     ],
 )
 def test_the_address_of_a_page_is_no_name(given: str, hint: str) -> None:

@@ -184,16 +184,16 @@ def test_no_such_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("model.bin", "pickle checkpoints are refused"), ("model.onnx", "not a kind of model")],
+    [("model.bin", "no model's folder"), ("model.onnx", "this is an ONNX model")],
 )
 def test_files_that_are_no_folders(name: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / name).touch()
+    (tmp_path / name).write_text("x")
     raises(tmp_path / name, message, UnsupportedError)
 
 
 def test_config_missing_or_broken(broken: Path) -> None:
     (broken / "config.json").unlink()
-    raises(broken, "no config.json here")
+    raises(broken, "this is weights without config.json")
     for text, message in (("{", "not readable as JSON"), ("[]", "not a JSON object")):
         (broken / "config.json").write_text(text)
         raises(broken, message)

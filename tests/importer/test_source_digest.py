@@ -14,8 +14,9 @@ from safetensors.torch import save_file
 
 from optc.errors import InputError
 from optc.importer import source_digest
-from optc.importer.safetensors import read_header
+from optc.importer.safetensors import StoredTensor, read_header
 from optc.importer.source_digest import digest_files, digest_source
+from optc.progress import telling
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
@@ -91,6 +92,25 @@ def test_empty_and_shared_tensors_are_fine(tmp_path: Path) -> None:
     assert looked_at(file, "w", "empty", "w") == digest_files({"m": file})
 
 
+@given(
+    parts=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=5),
+    place=st.integers(0, 9),
+)
+def test_tensors_that_share_bytes_are_all_looked_at(
+    parts: list[tuple[int, int]], place: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("shared") / "m"
+    numbers = np.ones(20, np.float32)
+    numbers[place] = np.nan
+    file.write_bytes(numbers.tobytes())
+    views = [StoredTensor(file, "w", "F32", (size,), 4 * begin) for begin, size in parts]
+    if any(begin <= place < begin + size for begin, size in parts):
+        with pytest.raises(InputError, match="w: the weight holds NaN"):
+            digest_files({"m": file}, views)
+    else:
+        assert digest_files({"m": file}, views) == digest_files({"m": file})
+
+
 def test_what_is_stated_beside_the_config_counts(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     save_file({"w": torch.zeros(1)}, tmp_path / "model.safetensors")
@@ -111,3 +131,16 @@ def test_floats_of_8_bits_are_looked_at(code: int, tmp_path: Path) -> None:
                 digest_files({"m": tmp_path / "m"}, tensors.values())
         else:
             digest_files({"m": tmp_path / "m"}, tensors.values())
+
+
+def test_an_import_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_digest, "_TOLD_BYTES", 1 << 20)
+    (tmp_path / "config.json").write_text("{}")
+    save_file({"w": torch.zeros(5 << 18)}, tmp_path / "model.safetensors")
+    told: list[tuple[str, int, int]] = []
+    with telling(lambda *where: told.append(where)):
+        digest_source(tmp_path, read_header(tmp_path / "model.safetensors").values())
+        assert {(stage, total) for stage, _, total in told} == {("import", 5)}
+        assert [done for _, done, _ in told] == [1, 2, 3, 4, 5]
+        digest_files({"m": tmp_path / "model.safetensors"})
+    assert len(told) == 5, "what is no import tells nothing"

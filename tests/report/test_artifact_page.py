@@ -114,6 +114,22 @@ def test_contexts_are_text_with_the_next_token_marked() -> None:
     assert "float32 5.0\u202f%, engine 80\u202f%" in page.section("contexts").text
 
 
+def test_tokens_of_blanks_are_seen() -> None:
+    found = report()
+    context = found["evaluation"]["target"]["worst_contexts"][0]
+    context["next"]["text"] = "\n"
+    context["engine"]["text"] = "  "
+    page = read_page(artifact_page(subject(found)).text)
+    assert page.all("mark")[0].text == "\\n"
+    assert "engine: ␣␣," in page.section("contexts").text
+
+
+def test_on_a_phone_every_cell_has_the_name_of_its_column() -> None:
+    text = artifact_page(subject()).text
+    assert 'data-column="backend"' in text
+    assert "td[data-column]::before { content: attr(data-column)" in text
+
+
 def test_the_distribution_and_its_figures() -> None:
     page = read_page(artifact_page(subject()).text)
     labels = "divergence-0-title divergence-0-text"

@@ -160,7 +160,7 @@ def test_more_memory_than_allowed_ends_it(
 ) -> None:
     for check in ("check_training", "check_passes"):  # they would end it before it begins
         monkeypatch.setattr(session, check, lambda *arguments: None)
-    asked = DistillOptions(text=[str(text)], output=text.parent / "o", max_ram=1, **QUICK)
+    asked = DistillOptions(text=[str(text)], output=text.parent / "o", max_ram=2048, **QUICK)
     with pytest.raises(InputError, match=r"--max-ram: the training took [\d,]+ bytes of memory"):
         distill(source, asked)
 

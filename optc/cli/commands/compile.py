@@ -13,9 +13,10 @@ from optc.cli.judged.checks import gate_checks, gate_figures
 from optc.cli.judged.decisions import decision_tables
 from optc.cli.judged.ladder_tables import ladder_tables
 from optc.cli.judged.options import SummaryFiles, summary_options
-from optc.cli.options import PATH, add_options
+from optc.cli.options import MODEL, add_options
 from optc.cli.output import (
     byte_text,
+    command_seconds,
     json_option,
     print_json,
     print_warnings,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @click.command("compile", short_help="Compile a model folder into an artifact.")
-@click.argument("model", type=PATH)
+@click.argument("model", type=MODEL)
 @add_options(CompileOptions)
 @summary_options
 @json_option
@@ -84,7 +85,7 @@ def command(as_json: bool, **options: Any) -> None:
     if line := draft_line(report):
         click.echo(line)
     click.echo(
-        f"{artifact.path}: {byte_text(storage['bytes'])} in {report['seconds']:.1f} s, "
+        f"{artifact.path}: {byte_text(storage['bytes'])} in {command_seconds():.1f} s, "
         f"peak memory {byte_text(report['peak_anon_bytes'])}"
     )
     click.echo(f"digest {artifact.digest}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optc.cli.judged.ladder_tables import ladder_tables
-from optc.cli.options import PATH, add_options
+from optc.cli.options import MODEL, add_options
 from optc.cli.output import (
     byte_text,
     figure,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @click.command("plan", short_help="Say what backends make of a model; builds nothing.")
-@click.argument("model", type=PATH)
+@click.argument("model", type=MODEL)
 @add_options(CompileOptions, *PLANNED)
 @click.option(
     "--backends",

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from optc.cli.options import PATH, add_options
+from optc.cli.options import MODEL, add_options
 from optc.cli.output import json_option
 from optc.cli.training import train_and_show
 from optc.options.training_options import QatOptions
 
 
 @click.command("qat", short_help="Train weights as a recipe rounds them.")
-@click.argument("model", type=PATH)
+@click.argument("model", type=MODEL)
 @add_options(QatOptions)
 @json_option
 def command(model: Path, as_json: bool, **options: Any) -> None:

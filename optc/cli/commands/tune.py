@@ -23,7 +23,7 @@ from optc.cli.output import (
 )
 from optc.cli.progress import progress_on_stderr
 from optc.runtime.settings import ServeSettings
-from optc.units import parse_bytes
+from optc.units import parse_memory
 
 if TYPE_CHECKING:
     from optc.bench.slo import Slo
@@ -128,7 +128,7 @@ def _search(
     from optc.simulate.tune import Tuner
 
     arrivals = read_workload(spec, asked.seed)
-    memory = None if asked.kv_memory is None else parse_bytes(asked.kv_memory, "--kv-memory")
+    memory = None if asked.kv_memory is None else parse_memory(asked.kv_memory, "--kv-memory")
     with reserved_stdout(), progress_on_stderr() as progress:
         subjects = [_subject(path, asked, progress) for path in artifacts]
         jobs = _jobs(arrivals, subjects, artifacts[0], asked.seed, warnings)

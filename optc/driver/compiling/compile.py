@@ -15,8 +15,14 @@ from optc.driver.compiling.assemble import assemble_manifest, assemble_report
 from optc.driver.compiling.built_engine import TARGET, BuiltEngine, EngineBuilder
 from optc.driver.compiling.built_target import BuiltTarget
 from optc.driver.compiling.engines import EngineTarget
+from optc.driver.compiling.limits import check_start
 from optc.driver.compiling.memory import PeakMemory
-from optc.driver.compiling.options import ResolvedOptions, build_limits, resolve_options
+from optc.driver.compiling.options import (
+    ResolvedOptions,
+    build_limits,
+    limit_of,
+    resolve_options,
+)
 from optc.driver.compiling.shared import SharedWork
 from optc.driver.compiling.storage import engine_reports, storage_report
 from optc.driver.judging.calibration_domain import DomainVerdict, judge_domain
@@ -68,23 +74,30 @@ def compile(
     named = {"recipe": recipe, "output": output}
     stated = {name: value for name, value in named.items() if value is not None}
     asked = with_changes(options or CompileOptions(), {**changes, **stated})
+    started = time.perf_counter()
+    check_start(model, limit_of(asked.max_ram))
     if asked.recipe == AUTO:
-        return _compile_auto(model, asked, progress)
-    resolved = resolve_options(model, asked, progress)
+        return _compile_auto(model, asked, progress, started)
+    with telling(progress):
+        resolved = resolve_options(model, asked, progress)
     with (
         PeakMemory(resolved.max_ram_bytes) as memory,
         ArtifactWriter(resolved.output, force=asked.force) as writer,
         writer.scratch() as scratch,
     ):
-        return _Compile(resolved, writer, memory, scratch).run()
+        return _Compile(resolved, writer, memory, scratch, started=started).run()
 
 
-def _compile_auto(model: str | Path, asked: CompileOptions, progress: Progress) -> Artifact:
-    """The artifact of the best recipe that holds the gates; raises as `compile`."""
+def _compile_auto(
+    model: str | Path, asked: CompileOptions, progress: Progress, started: float
+) -> Artifact:
+    """The artifact of the best recipe that holds the gates; ``started`` is when, by
+    `time.perf_counter`. Raises as `compile`."""
     from optc.driver.ladder.climb import climb
     from optc.driver.ladder.options import resolve_ladder
 
-    ladder = resolve_ladder(model, asked, progress)
+    with telling(progress):
+        ladder = resolve_ladder(model, asked, progress)
     shared = SharedWork()
     with (
         PeakMemory(ladder.max_ram_bytes) as memory,
@@ -203,7 +216,7 @@ class _Compile:
         if self.options.hub is not None:
             with self.stage("download"):
                 self.options.hub.fetch_weights(self.options.source, self.options.progress)
-        with self.stage("import"):
+        with self.stage("import"), telling(self.options.progress):
             from optc.importer import import_model
 
             return import_model(

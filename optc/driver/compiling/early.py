@@ -27,7 +27,7 @@ def check_limits(
     if asked.eagle is not None:
         make_draft_layer(lowered.reference.clone(), asked.eagle)
     check_disk(lowered.model, writer, weight_copies(options.engines))
-    check_memory(
+    memory.foretold_bytes = check_memory(
         lowered.reference,
         memory.sample(),
         options.max_ram_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 import onnx_ir as ir
 
@@ -13,6 +14,7 @@ from optc.driver.compiling.memory import tree_bytes
 from optc.errors import InputError
 from optc.gates.bisect.bisect import LOGIT_BYTES
 from optc.gates.bisect.model_run import PIECE_BYTES
+from optc.importer.gguf.folder import is_gguf, making_bytes
 from optc.ir.weights import TILE_ELEMENTS
 from optc.pipeline.base import Pass
 from optc.reference.blockwise import HIDDEN_BYTES
@@ -20,10 +22,13 @@ from optc.reference.partition import partition
 from optc.reference.running.head import VOCAB_TILE
 from optc.reference.text import WINDOW_TOKENS, windows_for
 from optc.target import usable_threads
+from optc.units import byte_text
 
 #: What the compiler's process takes, and a linker or assembler beside it: 150 to 195 MiB were
 #: measured, of CPUs and CUDA.
 COMPILER_BYTES = 195 << 20
+#: A process that has imported a small model, PyTorch included (measured).
+IMPORTED_BYTES = 290 << 20
 #: ONNX Runtime, evaluation text, KV pools and the engine's own buffers (measured).
 RUNTIME_BYTES = 60 << 20
 #: Copies of a weight tile alive at once while it is read, quantized and packed.
@@ -93,6 +98,30 @@ def reading_bytes(dense: ir.Model, passes: Iterable[Pass]) -> int:
     return max(found, default=0)
 
 
+def check_start(model: str | Path, limit: int) -> None:
+    """Check that ``limit`` bytes are enough to begin with; 0 is no limit.
+
+    Args:
+        model: As it was given.
+        limit: ``--max-ram``.
+
+    Raises:
+        InputError: They are not; says what is needed at least.
+    """
+    path = Path(model)
+    if not limit:
+        return
+    making = making_bytes(path) if is_gguf(path) else 0
+    needed = max(making, IMPORTED_BYTES + COMPILER_BYTES)
+    if needed > limit:
+        raise InputError(
+            f"every compile of this model needs {byte_text(needed)} of memory or more, but "
+            f"{byte_text(limit)} are allowed",
+            where="--max-ram",
+            hint="allow more; 'optc plan' says how much a recipe is predicted to need",
+        )
+
+
 def predicted_bytes(
     reference: ir.Model,
     present_bytes: int,
@@ -144,14 +173,13 @@ def check_memory(
     tuned: bool = False,
     bisected: bool = False,
     read_bytes: int = 0,
-) -> None:
-    """Check that a compile is predicted to stay within ``limit`` bytes; 0 is no limit.
+) -> int:
+    """Check that a compile is predicted to stay within ``limit`` bytes, 0 being no limit; what is
+    predicted.
 
     Raises:
         InputError: It is not; says what is predicted.
     """
-    if not limit:
-        return
 
     def needs(gated: bool, tuned: bool) -> int:
         return predicted_bytes(
@@ -164,7 +192,7 @@ def check_memory(
         )
 
     needed = needs(gated, tuned)
-    if needed > limit:
+    if 0 < limit < needed:
         hint = "allow more"
         if gated and needs(False, tuned) <= limit:
             hint += ", or leave the gates out with --no-gates"
@@ -176,6 +204,7 @@ def check_memory(
             where="--max-ram",
             hint=hint,
         )
+    return needed
 
 
 def _largest_weight(model: ir.Model) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 from optc.errors import InputError
+from optc.units import byte_text
 
 _PERIOD_S = 0.02
 #: Field 28 of /proc/PID/stat, counted from the third: the first behind the program's name.
@@ -90,10 +91,11 @@ class PeakMemory:
 
     Attributes:
         peak_bytes: Largest `tree_bytes` seen so far.
+        foretold_bytes: What is predicted to be needed, once that is known; for the error.
     """
 
     def __init__(self, limit_bytes: int = 0, what: str = "the compile") -> None:
-        self.peak_bytes = 0
+        self.peak_bytes = self.foretold_bytes = 0
         self._what = what
         self._limit_bytes = limit_bytes
         self._interrupts = limit_bytes > 0 and (
@@ -132,8 +134,14 @@ class PeakMemory:
                 f"{self._what} took {self.peak_bytes:,} bytes of memory, "
                 f"but {self._limit_bytes:,} are allowed",
                 where="--max-ram",
-                hint="allow more",
+                hint=self._need(),
             )
+
+    def _need(self) -> str:
+        """How much more is to be allowed."""
+        if self.foretold_bytes > self._limit_bytes:
+            return f"allow more: {byte_text(self.foretold_bytes)} are predicted to be needed"
+        return "allow more, a fifth beyond what 'optc plan' predicts"
 
     def sample(self) -> int:
         """Look once; returns the bytes of all processes now."""

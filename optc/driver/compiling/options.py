@@ -39,7 +39,7 @@ from optc.options import AUTO, CompileOptions
 from optc.progress import Progress, no_progress
 from optc.recipe import Recipe
 from optc.store.local import store_root
-from optc.units import parse_bytes
+from optc.units import parse_memory
 
 #: Longest sequence that an engine is compiled for unless ``max_context`` says otherwise.
 DEFAULT_CONTEXT = 32768
@@ -202,6 +202,6 @@ def limit_of(size: str | int | None) -> int:
     """The bytes of ``--max-ram``; 0 is no limit.
 
     Raises:
-        InputError: It is no size.
+        InputError: It is no size, or one without a unit.
     """
-    return parse_bytes(size, "--max-ram") if isinstance(size, str) else size or 0
+    return parse_memory(size, "--max-ram") if size else 0

@@ -60,7 +60,7 @@ class GatesFailedError(GateError):
         super().__init__(
             gates_text(judgement.failed, several),
             where="gates",
-            hint="; ".join(filter(None, ("no artifact was written", likely, ways))),
+            hint="; ".join(filter(None, (_outcome(kept), likely, ways))),
         )
         keys = ("passes", "gates", "peak_anon_bytes", "seconds", "warnings", "bisect")
         self.details = {
@@ -80,8 +80,16 @@ def _ways_out(failed: Sequence[GateResult], kept: Path | None, report: dict[str,
         ways.append("--eval-text FILE judges on text such as the model was trained on")
         if "bisect" not in report:
             ways.append("--bisect names the pass, node and tensor where the divergence begins")
-    ways.append(f"the result is in {kept}" if kept else "--keep-failed keeps the result")
+    if not kept:
+        ways.append("--keep-failed keeps the result")
     return ", ".join(ways)
+
+
+def _outcome(kept: Path | None) -> str:
+    """What became of the result."""
+    if kept is None:
+        return "no artifact was written"
+    return f"the result is kept in {kept}, marked as failed"
 
 
 def not_judged(bounds: Mapping[str, float | None], engines: Sequence[BuiltEngine]) -> Judgement:
@@ -143,6 +151,8 @@ def _judgement(verdicts: Mapping[str, EngineVerdict], options: ResolvedOptions) 
             warnings.append(f"gates without a verdict: {text}")
     else:
         failed += unmeasured
+    if all(gate.bound is None for gate in gates):
+        warnings.append("no gate has a bound: the figures were measured, and nothing was judged")
     return Judgement(
         gates,
         measured=True,

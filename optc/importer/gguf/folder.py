@@ -19,8 +19,15 @@ from typing import Any
 from optc.cache_folder import cache_folder
 from optc.foreign.errors import foreign_errors
 from optc.importer.gguf.file import SUFFIX, check_package, files_of, metadata_of, open_gguf
+from optc.process_memory import give_back_freed
+from optc.progress import tell
 
 _TOKENS = "tokenizer.ggml.tokens"
+#: Which part of a list's field has its length.
+_COUNT = 4
+#: PyTorch and transformers in memory, and what transformers' reader and converter take of a token
+#: of the vocabulary (measured: 49,152 and 262,144 tokens).
+_PACKAGES_BYTES, _BYTES_OF_A_TOKEN = 270 << 20, 3000
 #: Raised if what the folder holds for one file changes.
 _LAYOUT = 2
 
@@ -40,9 +47,10 @@ def gguf_folder(file: Path) -> Path:
     """
     check_package()
     files = files_of(file)
-    folder = cache_folder() / "gguf" / _key(files) / file.name.removesuffix(SUFFIX)
+    folder = _place(files)
     if (folder / "config.json").is_file():
         return folder
+    tell("settings and tokenizer of the GGUF file", 0, 0)
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
@@ -53,7 +61,25 @@ def gguf_folder(file: Path) -> Path:
             raise
     finally:
         shutil.rmtree(made, ignore_errors=True)
+        give_back_freed()  # transformers makes texts and lists of the whole vocabulary
     return folder
+
+
+def making_bytes(file: Path) -> int:
+    """Memory that `gguf_folder` is predicted to take for ``file``; 0 where the folder is there.
+
+    Raises:
+        InputError, UnavailableError: As `gguf_folder`.
+    """
+    if (_place(files_of(file)) / "config.json").is_file():
+        return 0
+    field = open_gguf(file).fields.get(_TOKENS)
+    tokens = 0 if field is None or len(field.parts) <= _COUNT else int(field.parts[_COUNT][0])
+    return _PACKAGES_BYTES + _BYTES_OF_A_TOKEN * tokens
+
+
+def _place(files: list[Path]) -> Path:
+    return cache_folder() / "gguf" / _key(files) / files[0].name.removesuffix(SUFFIX)
 
 
 def _key(files: list[Path]) -> str:

@@ -7,6 +7,7 @@ from optc.report.components import Section, paragraph
 from optc.report.markup import Element, Node, element
 from optc.report.numbers import NOTHING, number, percent
 from optc.report.sections.subject import Subject
+from optc.report.tokens import token_text
 
 
 def contexts(subject: Subject) -> Section | None:
@@ -35,7 +36,7 @@ def _context(f: Fields) -> Element:
     return element(
         "li",
         element("p", element("span", f"KL {nats} nats"), element("span", place), class_="where"),
-        element("pre", text or "", element("mark", _token(following))),
+        element("pre", text or "", element("mark", _marked(_token(following)))),
         _best("float32 model", f.child("reference")),
         _best("engine", f.child("engine")),
     )
@@ -47,16 +48,16 @@ def _best(model: str, token: Fields) -> Element:
     return element(
         "p",
         f"{model}: ",
-        element("code", _shown(_token(token))),
+        element("code", token_text(_token(token))),
         f", float32 {by_reference}, engine {by_engine}",
     )
 
 
 def _token(token: Fields) -> str:
     text = token.optional("text", str)
-    return f"#{token.count('token')}" if text is None else text
+    return f"#{token.count('token')}" if text is None else text or NOTHING
 
 
-def _shown(text: str) -> str:
-    """A token's text with what is not to be seen spelled out."""
-    return repr(text)[1:-1] if text.strip() != text or not text else text or NOTHING
+def _marked(text: str) -> str:
+    """A token within its text; one of blanks alone is spelled out."""
+    return text if text.strip() else token_text(text)

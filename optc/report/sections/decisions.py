@@ -7,6 +7,7 @@ from optc.report.components import Column, Section, numbers, paragraph, table
 from optc.report.markup import Element, Node, element
 from optc.report.numbers import count, number, percent
 from optc.report.sections.subject import Subject
+from optc.report.tokens import token_text
 
 _KINDS = {
     "begin": "how an answer begins",
@@ -82,6 +83,6 @@ def _option(model: str, f: Fields) -> Element:
     return element(
         "p",
         f"{model}: ",
-        element("code", repr(f.optional("option", str) or "")[1:-1]),
+        element("code", token_text(f.optional("option", str) or "")),
         f", float32 {by_reference}, engine {by_engine}",
     )

@@ -132,9 +132,10 @@ def _module(
             )
         if own > rank:
             raise InputError(
-                f"{name} has rank {own}; the engine takes {rank}",
+                f"{name} has rank {own}, and the engine has room for {rank}",
                 where=where,
-                hint=f"compile with --adapters rank={own}",
+                hint=f"compile with --adapters rank={own}; what is asked for is rounded up to a "
+                "multiple of 16",
             )
         turned = block_hadamard(down, module.hadamard) if module.hadamard else down
         a[:, index * rank : index * rank + own] = turned.T

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from optc.errors import InputError
 from optc.runtime.spill.stores import FileStore, HostStore, Store
-from optc.units import parse_bytes
+from optc.units import parse_memory
 
 
 def parse_spill(where: str | Path) -> Store:
@@ -19,7 +19,7 @@ def parse_spill(where: str | Path) -> Store:
     """
     text = str(where)
     if text[:1].isdigit():
-        return HostStore(parse_bytes(text, "prefix_spill"))
+        return HostStore(parse_memory(text, "prefix_spill"))
     folder, colon, size = text.rpartition(":")
     path = Path(folder if colon else text)
     if not path.is_dir():
@@ -29,7 +29,7 @@ def parse_spill(where: str | Path) -> Store:
             hint="for example 1GiB, /var/tmp or /var/tmp:10GiB",
         )
     if colon:
-        return FileStore(path, parse_bytes(size, "prefix_spill"))
+        return FileStore(path, parse_memory(size, "prefix_spill"))
     capacity = shutil.disk_usage(path).free // 4
     if not capacity:
         raise InputError(

@@ -117,7 +117,7 @@ def test_an_artifact_with_all_verdicts_needs_nothing(
     error = optc("verify", path, "--gates", "--reference", other_model, "--json").json["error"]
     assert error["where"] == str(other_model)
     assert "is not the model that tiny was compiled from" in error["message"]
-    assert "no config.json here" in optc("verify", path, "--gates", "--reference", tmp_path).err
+    assert "folders of models" in optc("verify", path, "--gates", "--reference", tmp_path).err
 
 
 def test_another_model_is_no_reference(

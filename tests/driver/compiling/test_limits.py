@@ -14,6 +14,7 @@ from optc.driver.compiling import limits
 from optc.driver.compiling.limits import (
     check_disk,
     check_memory,
+    check_start,
     predicted_bytes,
     weight_bytes,
     weight_count,
@@ -34,11 +35,28 @@ def test_a_compile_that_cannot_fit_is_refused_with_the_figure() -> None:
     needed = predicted_bytes(model, 10**9, gated=True)
     assert needed > 10**9
     check_memory(model, 10**9, 0, gated=True)  # no limit
-    check_memory(model, 10**9, needed, gated=True)
+    assert check_memory(model, 10**9, needed, gated=True) == needed
     with pytest.raises(InputError) as caught:
         check_memory(model, 10**9, needed - 1, gated=True)
     assert f"predicted to need {needed:,} bytes" in caught.value.message
     assert caught.value.hint == "allow more"  # the compiler is what needs most
+
+
+def test_what_every_compile_needs_is_refused_before_it_begins(tmp_path: Path) -> None:
+    check_start(tmp_path, 0)
+    check_start(tmp_path, limits.IMPORTED_BYTES + limits.COMPILER_BYTES)
+    with pytest.raises(InputError, match=r"needs 485\.0 MiB of memory or more, but 300\.0 MiB are"):
+        check_start("acme/tiny", 300 << 20)
+
+
+def test_the_vocabulary_of_a_file_that_was_not_read_before_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "m.gguf").write_text("GGUF")
+    monkeypatch.setattr(limits, "making_bytes", lambda path: 1300 << 20)
+    check_start(tmp_path / "m.gguf", 1300 << 20)
+    with pytest.raises(InputError, match=r"needs 1\.3 GiB of memory"):
+        check_start(tmp_path / "m.gguf", 1200 << 20)
 
 
 def test_a_compile_that_fits_but_for_tuning_says_so() -> None:

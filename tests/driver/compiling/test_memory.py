@@ -71,6 +71,21 @@ def test_more_than_the_limit_stops_the_work() -> None:
     assert caught.value.where == "--max-ram"
 
 
+@pytest.mark.parametrize(
+    ("foretold", "hint"),
+    [(0, "a fifth beyond what 'optc plan' predicts"), (5 << 50, "5242880.0 GiB are predicted")],
+)
+def test_the_error_says_how_much_is_needed(foretold: int, hint: str) -> None:
+    def end() -> None:
+        with PeakMemory(1 << 50) as memory:
+            memory.foretold_bytes = foretold
+            memory.peak_bytes = 2 << 50
+
+    with pytest.raises(InputError) as caught:
+        end()
+    assert hint in caught.value.hint
+
+
 def test_an_interrupt_within_the_limit_stays_an_interrupt() -> None:
     def interrupt() -> None:
         with PeakMemory(1 << 60):

@@ -81,7 +81,7 @@ def test_what_is_asked_for(model: Path, backends: dict[str, StubBackend], tmp_pa
     assert (found.asked.self_draft, found.asked.no_gates) == ("auto", True)
     assert found.asked.schedules == Path("new.json"), "which --tune makes"
     assert found.warnings == ("recipe fp32 has no pass that calibrates: the text is not used",)
-    assert resolve(model, max_ram=5).max_ram_bytes == 5
+    assert resolve(model, max_ram=5000).max_ram_bytes == 5000
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,8 @@ def test_what_is_asked_for(model: Path, backends: dict[str, StubBackend], tmp_pa
         ({"self_draft": 4}, "--self-draft: 4 of 4 layers (1 to 3)"),
         ({"max_context": 65}, "--max-context: 65 tokens exceed the model's own context of 64"),
         ({"max_ram": "much"}, "--max-ram: 'much' is not a size"),
+        ({"max_ram": "4"}, "--max-ram: 4 without a unit is 4 B, in which nothing fits"),
+        ({"max_ram": 4}, "--max-ram: 4 without a unit is 4 B, in which nothing fits"),
         ({"backend": "aot:sm_89", "self_draft": 1}, "--self-draft: engines of the aot backend"),
         ({"backend": "aot:sm_89"}, "gates: the gates of aot-sm_89 cannot be measured here"),
     ],
@@ -125,10 +127,10 @@ def test_engines_that_cannot_be_measured_here_are_let_through_on_request(
 def test_the_context_is_the_models_own_within_limits(
     model: Path, backends: dict[str, StubBackend]
 ) -> None:
-    options = resolve(model, max_ram=9, tune=True, schedules="s.json")
+    options = resolve(model, max_ram=9000, tune=True, schedules="s.json")
     limits = build_limits(options, 100)
     assert limits.max_context == 100
-    assert (limits.max_ram_bytes, limits.tune, limits.schedules) == (9, True, Path("s.json"))
+    assert (limits.max_ram_bytes, limits.tune, limits.schedules) == (9000, True, Path("s.json"))
     assert build_limits(options, DEFAULT_CONTEXT + 1).max_context == DEFAULT_CONTEXT
     longer = wanting(options, DEFAULT_CONTEXT + 1)
     assert build_limits(longer, DEFAULT_CONTEXT + 1).max_context == DEFAULT_CONTEXT + 1

@@ -19,7 +19,7 @@ __all__ = ["optc", "stub"]
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a model without tokenizer and weights, which must not be imported."""
+    """The folder of a model without tokenizer, which must not be imported."""
 
     def import_model(source: Path, *, allow_remote_code: bool = False) -> None:
         raise AssertionError(f"{source} is imported")
@@ -28,6 +28,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bare"
     folder.mkdir()
     (folder / "config.json").write_text('{"model_type": "llama"}')
+    (folder / "model.safetensors").write_text("weights")
     return folder
 
 

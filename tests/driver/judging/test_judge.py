@@ -136,7 +136,7 @@ def test_the_error_says_what_to_do(failed: tuple[GateResult, ...], hint: str) ->
     assert error.hint == f"no artifact was written; {hint}--keep-failed keeps the result"
     assert error.exit_code == 4
     kept = GatesFailedError(judgement, REPORT, Path("out.failed"))
-    assert kept.hint == f"no artifact was written; {hint}the result is in out.failed"
+    assert kept.hint == f"the result is kept in out.failed, marked as failed; {hint[:-2]}"
     assert kept.details["artifact"] == "out.failed"
 
 

@@ -120,7 +120,7 @@ def test_the_source_is_checked_without_an_import(folder: Path) -> None:
         check_source_folder(folder, manifest)
     assert f"{digest_source(folder)[:12]}…, not {source.digest[:12]}…" in caught.value.message
     (folder / "config.json").unlink()
-    with pytest.raises(InputError, match=r"no config.json here"):
+    with pytest.raises(InputError, match=r"weights without config\.json"):
         check_source_folder(folder, manifest)
 
 

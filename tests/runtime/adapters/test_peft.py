@@ -179,7 +179,7 @@ def test_refused_tensors(tmp_path: Path) -> None:
             f"{PREFIX}A.weight": A,
             f"{PREFIX}B.weight": np.zeros((3, 2), np.float32),
         },
-        "l.k has rank 17; the engine takes 16": {
+        "l.k has rank 17, and the engine has room for 16": {
             f"{PREFIX}A.weight": np.zeros((17, 6), np.float32),
             f"{PREFIX}B.weight": np.zeros((2, 17), np.float32),
         },

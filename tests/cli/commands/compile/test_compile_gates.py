@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -100,6 +102,20 @@ def test_a_looser_bound_lets_it_through(
     assert compile_tiny("--gate", "kl_mean=0.6", gates=True).code == 0
 
 
+def test_all_gates_are_measured_and_none_judged(
+    compile_tiny: Optc, fake_gates: dict[str, float | None], tmp_path: Path
+) -> None:
+    fake_gates["top1_agreement"] = 0.1
+    outcome = compile_tiny("--gate", "none", "--json", gates=True)
+    assert outcome.code == 0
+    assert {(g["bound"], g["passed"]) for g in outcome.json["gates"]} == {(None, None)}
+    assert "top1_agreement" in {g["name"] for g in outcome.json["gates"]}
+    assert any("nothing was judged" in text for text in outcome.json["warnings"])
+    manifest = Artifact.open(tmp_path / "out/a").manifest
+    assert manifest.gated
+    assert set(manifest.recipe["gates"].values()) == {None}
+
+
 def test_keep_failed_keeps_the_result_aside(
     compile_tiny: Optc, fake_gates: dict[str, float | None], tmp_path: Path
 ) -> None:
@@ -127,7 +143,7 @@ def test_gates_that_cannot_be_measured_fail_unless_allowed(
     assert outcome.code == 4
     names = "kl_mean, kl_p99, top1_agreement, perplexity_ratio"
     reason = "it needs avx9000, which this CPU lacks"
-    assert f"error: gates: {names}: {reason} (no artifact was written; " in outcome.err
+    assert f"error: gates: {names}: {reason} (the result is kept in " in outcome.err
     assert "--allow-unmeasured lets through what cannot be measured here" in outcome.err
     value = compile_tiny("--target", "x86-64-v9", "--allow-unmeasured", "--json", gates=True).json
     assert {g["measured_on"] for g in value["gates"]} == {"none"}
@@ -140,6 +156,23 @@ def test_a_table_for_people(compile_tiny: Optc, fake_gates: dict[str, float | No
     assert "passed" in outcome.out
     assert "digest " in outcome.out
     assert "· import\n· passes\n· build\n· gates\n" in outcome.err
+
+
+def test_the_time_is_that_of_the_whole_command(
+    compile_tiny: Optc, fake_gates: dict[str, float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optc.cli.output._BEGAN", time.perf_counter() - 1000)
+    found = re.search(r" in (\d+)\.\d s, peak memory", compile_tiny(gates=True).out)
+    assert found is not None
+    assert int(found[1]) >= 1000
+
+
+def test_too_little_memory_is_refused_before_the_import(compile_tiny: Optc, tmp_path: Path) -> None:
+    outcome = compile_tiny("--max-ram", "300MiB")
+    assert outcome.code == 2
+    assert "needs 485.0 MiB of memory or more, but 300.0 MiB are allowed" in outcome.err
+    assert "import" not in outcome.err.partition("error:")[0]
+    assert nothing_left(tmp_path)
 
 
 def test_a_compile_checks_engines_in_float16_and_leaves_nothing(

@@ -1,0 +1,1 @@
+"""What a user names as a model: recognized by names and first bytes, before anything is loaded."""
