@@ -34,7 +34,7 @@ _FIT_WINDOWS, _FIT_TOKENS = 8, 256
 _ENGINE_SHARE = 0.35
 #: Runs of 512 tokens of the baseline and the engine, when speed is measured; and passes over the
 #: float32 weights that decode.
-_SPEED_ROUNDS, _DECODED = 6, 6 * 16
+_SPEED_ROUNDS, _DECODED = 4, 4 * 16
 #: Bytes a second that the baseline reads.
 _READ = 2.5e10
 
