@@ -19,6 +19,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 from optc.executable.executable import Executable, Int32
+from optc.gates.weights_room import weights_room
 from optc.progress import Progress, no_progress
 from optc.reference.baseline import Baseline, BaselinePart
 from optc.reference.submodel import Array
@@ -33,9 +34,6 @@ LONG_ROUND_S = 3.0
 PREFILL_TOKENS = 512
 DECODE_CONTEXT = 128
 DECODE_TOKENS = 16
-#: Memory limit that is assumed where none is given, and what is left to everything else.
-DEFAULT_RAM_BYTES = 3 * 10**9
-RESERVED_BYTES = 12 * 10**8
 
 
 @dataclass(frozen=True)
@@ -91,15 +89,6 @@ def parameter_count(model: ir.Model) -> int:
     """Elements of all initializers; a tied embedding and head count twice."""
     tensors = (value.const_value for value in model.graph.initializers.values())
     return sum(int(tensor.size) for tensor in tensors if tensor is not None)
-
-
-def weights_room(max_ram_bytes: int) -> int:
-    """Bytes that a whole model may take in float32 while gates are measured.
-
-    Args:
-        max_ram_bytes: Memory limit; 0 takes `DEFAULT_RAM_BYTES`.
-    """
-    return (max_ram_bytes or DEFAULT_RAM_BYTES) - RESERVED_BYTES
 
 
 def measure_speed(

@@ -9,7 +9,7 @@ import onnxruntime as ort
 import pytest
 
 from optc.executable.executable import StepBatch
-from optc.gates import speed
+from optc.gates import speed, weights_room
 from optc.gates.speed import PartRun, SpeedFigures, measure_speed
 from optc.reference import baseline as baseline_module
 from optc.reference.baseline import Baseline, BaselinePart
@@ -60,7 +60,7 @@ def test_pieces_compute_the_same_as_the_whole(monkeypatch) -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_measures_both_in_turns(whole: bool, monkeypatch) -> None:
-    monkeypatch.setattr(speed, "RESERVED_BYTES", 0)
+    monkeypatch.setattr(weights_room, "RESERVED_BYTES", 0)
     model = dense_model(2)
     engine = RecomputingEngine(model)
     found = measure_speed(

@@ -14,6 +14,7 @@ from optc.driver.compiling.memory import tree_bytes
 from optc.errors import InputError
 from optc.gates.bisect.bisect import LOGIT_BYTES
 from optc.gates.bisect.model_run import PIECE_BYTES
+from optc.gates.weights_room import weights_room
 from optc.importer.gguf.folder import is_gguf, making_bytes
 from optc.ir.weights import TILE_ELEMENTS
 from optc.pipeline.base import Pass
@@ -130,6 +131,7 @@ def predicted_bytes(
     tuned: bool = False,
     bisected: bool = False,
     read_bytes: int = 0,
+    limit: int = 0,
 ) -> int:
     """Peak of anonymous and shared memory that the rest of a compile will reach.
 
@@ -140,6 +142,7 @@ def predicted_bytes(
         tuned: Whether schedules of kernels will be.
         bisected: Whether the model will be run after every pass.
         read_bytes: What passes say that reading their weights takes (`reading_bytes`).
+        limit: ``--max-ram``, by which gates keep the whole model or a layer of it; 0 is none.
 
     Raises:
         UnsupportedError: Gates are wanted and the model cannot be cut into layers.
@@ -149,7 +152,7 @@ def predicted_bytes(
     tune = max(beyond_caches(), largest) if tuned else 0
     build = COMPILER_BYTES + max(pack, tune) + read_bytes
     bisection = _bisection_bytes(reference, read_bytes) if bisected else 0
-    return present_bytes + max(build, _gate_bytes(reference) if gated else 0, bisection)
+    return present_bytes + max(build, _gate_bytes(reference, limit) if gated else 0, bisection)
 
 
 def peak_bytes(
@@ -189,6 +192,7 @@ def check_memory(
             tuned=tuned,
             bisected=bisected,
             read_bytes=read_bytes,
+            limit=limit,
         )
 
     needed = needs(gated, tuned)
@@ -213,8 +217,9 @@ def _largest_weight(model: ir.Model) -> int:
     return max((v.const_value.size for v in values if v.const_value is not None), default=0)
 
 
-def _gate_bytes(model: ir.Model) -> int:
-    """The reference's working set: one layer, the hidden states before and after it, the head."""
+def _gate_bytes(model: ir.Model, limit: int) -> int:
+    """The reference's working set: one layer, the hidden states before and after it, the head; and
+    the whole model in float32, where it is kept open."""
     parts = partition(model)
     weights = [
         sum(v.const_value.size for v in _inputs(b.nodes) if v.const_value) for b in parts.blocks
@@ -224,7 +229,9 @@ def _gate_bytes(model: ir.Model) -> int:
     hidden = min(HIDDEN_BYTES, 4 * rows * width)
     head = 4 * min(VOCAB_TILE, vocabulary) * (width + WINDOW_TOKENS)
     layer = 4 * max(weights, default=0)
-    return int(RUNTIME_BYTES + _LAYER_COPIES * layer + 2 * hidden + _HEAD_COPIES * head)
+    whole = 4 * weight_count(model)
+    kept = whole if whole <= weights_room(limit) else 0
+    return int(RUNTIME_BYTES + kept + _LAYER_COPIES * layer + 2 * hidden + _HEAD_COPIES * head)
 
 
 def _bisection_bytes(model: ir.Model, read_bytes: int) -> int:

@@ -19,7 +19,7 @@ from optc.gates import measure
 from optc.gates.answers.measure import AnswerReport, measure_answers, not_applicable
 from optc.gates.answers.score import AnswerReference
 from optc.gates.measure import GateReport, GateResult, judge
-from optc.gates.speed import weights_room
+from optc.gates.weights_room import weights_room
 from optc.machine import this_machine
 from optc.progress import Progress, no_progress
 from optc.reference.blockwise import BlockwiseReference

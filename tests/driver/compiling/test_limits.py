@@ -71,8 +71,8 @@ def test_a_compile_that_fits_but_for_tuning_says_so() -> None:
 
 
 def test_the_prediction_follows_the_largest_layer_not_the_depth() -> None:
-    small = predicted_bytes(dense_model(Dense(windows=(0,))), 0, gated=True)
-    deep = predicted_bytes(dense_model(Dense(windows=(0,) * 4)), 0, gated=True)
+    small = predicted_bytes(dense_model(Dense(windows=(0,))), 0, gated=True, limit=1)
+    deep = predicted_bytes(dense_model(Dense(windows=(0,) * 4)), 0, gated=True, limit=1)
     assert deep == small
 
 
@@ -84,11 +84,14 @@ def test_gates_are_foreseen_by_layer_hidden_states_and_head(
     monkeypatch.setattr(limits, "RUNTIME_BYTES", 0)
     monkeypatch.setattr(limits, "usable_threads", lambda: 0)
     shape = Dense(windows=(0,), vocab=1 << 14, tied=True)
-    gates = predicted_bytes(dense_model(shape), 0, gated=True)
+    gates = predicted_bytes(dense_model(shape), 0, gated=True, limit=1)
     hidden = 2 * 4 * 512 * 60 * 32  # rows of all windows, before and after the layer
     head = 4 * 4 * 8192 * (32 + 512)  # a tile of the vocabulary
     layer = 2.5 * 4 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 48)
     assert gates == pytest.approx(hidden + head + layer, rel=0.01)
+    whole = 4 * weight_count(dense_model(shape))
+    kept = predicted_bytes(dense_model(shape), 0, gated=True)
+    assert kept - gates == whole, "where memory allows it, the whole model stays open"
 
 
 def test_the_disk_must_hold_every_copy_of_the_weights() -> None:
