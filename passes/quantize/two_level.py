@@ -36,16 +36,19 @@ class _Range(NamedTuple):
 
     Attributes:
         most: Greatest q.
-        greatest_scale: Greatest s; the least is 1.
         candidates: Share of the group's range that the values cover, steps less than the integer
             scale nearest to that, and where the values lie, in steps above the middle of the range.
         zeros: Zero is one of the values.
     """
 
     most: int
-    greatest_scale: int
     candidates: tuple[tuple[float, int, float], ...]
     zeros: bool = False
+
+    @property
+    def greatest_scale(self) -> int:
+        """Greatest s: all values lie within int8."""
+        return (_INT8[1] - _INT8[0]) // self.most
 
 
 #: Of few values many must cover less than the range: the extremes are rare, and a wide step hurts
@@ -64,12 +67,12 @@ _NEAREST = (
 )
 
 _RANGES = {
-    2: _Range(3, 85, _CUT_OFF),
-    3: _Range(7, 36, _CUT_OFF),
-    4: _Range(15, 17, _NEAREST),
-    5: _Range(31, 8, _NEAREST),
+    2: _Range(3, _CUT_OFF),
+    3: _Range(7, _CUT_OFF),
+    4: _Range(15, _NEAREST),
+    5: _Range(31, _NEAREST),
     # Scales are so small that the nearest one may cut off much of the range: one more covers it.
-    6: _Range(63, 4, ((1.0, 0, 0.0), (1.0, -1, 0.0))),
+    6: _Range(63, ((1.0, 0, 0.0), (1.0, -1, 0.0))),
 }
 #: By bits: for each s, the greatest up to it with which a multiple of s is a zero point that leaves
 #: all values within int8.

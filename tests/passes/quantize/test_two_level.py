@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from optc.errors import InputError
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
-from optc.passes.quantize.two_level import _WITH_ZERO
+from optc.passes.quantize.two_level import _RANGES, _WITH_ZERO, _grids
 from tests.support.ir_text import Array, f32
 
 TWO_LEVEL = Scheme(4, 32, False, integer_scales=True)
@@ -215,3 +215,36 @@ def test_scales_with_a_zero_are_the_greatest_that_have_one(bits: int) -> None:
     for s in range(1, greatest + 1):
         expected = max(t for t in range(1, s + 1) if has(t))
         assert _WITH_ZERO[bits][s] == expected
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("bits", BITS)
+def test_candidates_are_the_nearest_whose_values_are_within_int8(bits: int, zeros: bool) -> None:
+    """By trying every zero point, for ranges of all widths up to the widest."""
+    most, greatest = GREATEST[bits]
+    random = np.random.default_rng(bits)
+    low = -np.float32(random.random(40) ** 2 * 128)
+    high = np.float32(random.random(40) ** 2 * 127)
+    low[:8], high[:8] = -128, 127
+    low[8:12], high[12:16] = 0, 0
+    limits = _RANGES[bits]._replace(zeros=zeros)
+    assert limits.greatest_scale == greatest
+    found = _grids(low, high, limits)
+    assert found.scale.shape == (len(CANDIDATES[bits]), 40)
+    for candidate, scales, points in zip(CANDIDATES[bits], *found, strict=True):
+        share, fewer, above = candidate
+        for first, last, s, z in zip(low, high, scales, points, strict=True):
+            wanted = np.clip(
+                np.rint((last - first) * np.float32(share) / most) - fewer, 1, greatest
+            )
+            step = int(_WITH_ZERO[bits][int(wanted)] if zeros else wanted)
+            allowed = [
+                point
+                for point in range(max(0, most * step - 127), 129)
+                if not zeros or (point % step == 0 and point <= most * step)
+            ]
+            middle = most * step / 2 - (float(first) + float(last)) / 2 - above * step
+            nearest = min(abs(point - middle) for point in allowed)
+            assert s == step
+            assert z in allowed
+            assert abs(z - middle) <= nearest + 1e-4
