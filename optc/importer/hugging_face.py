@@ -27,6 +27,7 @@ from optc.importer.skeleton import Skeleton, first_line, read_skeleton
 from optc.importer.source_digest import digest_source
 from optc.importer.text_model.buffers import make_scalars_constant, with_stored_buffers
 from optc.importer.text_model.context import read_context
+from optc.importer.text_model.layers import check_layers
 from optc.importer.text_model.part import text_config, text_tensors
 from optc.importer.tokenizer_files import TOKENIZER_FILES
 
@@ -58,6 +59,7 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     whole = build_config(folder, config, allow_remote_code)
     text = text_config(whole)
     built = whole if text is None else text
+    check_layers(built, config["architectures"][0])
     max_context = read_context(built, folder)
     part_of = "" if text is None else config["architectures"][0]
     found = _match_untied(built, files, checkpoint, part_of, allow_remote_code)

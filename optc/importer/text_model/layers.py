@@ -1,0 +1,47 @@
+"""Whether all layers of a decoder attend, by its configuration: others are refused before the
+model is built, by what they are."""
+
+from __future__ import annotations
+
+from transformers import PretrainedConfig
+
+from optc.errors import UnsupportedError
+
+#: Kinds of layers by the names that configurations have for them, and what makes them others.
+_OTHERS = {
+    "conv": "convolve neighbouring tokens",
+    "hybrid": "carry a state from token to token beside attention",
+    "hybrid_sliding": "carry a state from token to token beside attention",
+    "linear_attention": "carry a state from token to token",
+    "mamba": "carry a state from token to token",
+    "recurrent": "carry a state from token to token",
+}
+#: Where configurations list the kinds of their layers.
+_LISTS = ("layer_types", "layers_block_type", "block_types")
+_HINT = "optc takes decoders whose layers all attend to tokens: 'optc families' lists their types"
+
+
+def check_layers(config: PretrainedConfig, name: str) -> None:
+    """Do nothing if all layers attend, as far as the configuration says.
+
+    Args:
+        config: The decoder's.
+        name: Of the model's class, for the message.
+
+    Raises:
+        UnsupportedError: Some layers are of another kind, or there are no heads.
+    """
+    kinds = [kind for names in _LISTS for kind in getattr(config, names, None) or ()]
+    other = next((kind for kind in kinds if kind in _OTHERS), None)
+    if other is not None:
+        raise UnsupportedError(
+            f"{name} has layers of the kind {other}, which {_OTHERS[other]}",
+            where="config.json",
+            hint=_HINT,
+        )
+    if getattr(config, "num_attention_heads", None) is None:
+        raise UnsupportedError(
+            f"{name} has no attention heads: its layers carry a state from token to token",
+            where="config.json",
+            hint=_HINT,
+        )

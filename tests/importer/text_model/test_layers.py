@@ -1,0 +1,47 @@
+"""Decoders whose layers do not attend are refused by what they are, for all types of transformers
+that the survey knows."""
+
+from __future__ import annotations
+
+import pytest
+from transformers import AutoConfig, PretrainedConfig
+
+from optc.errors import UnsupportedError
+from optc.families.survey import read_survey
+from optc.importer.text_model.layers import check_layers
+
+FAMILIES = {f.type: f for f in read_survey().families if f.group == "decoder"}
+#: Without attention, or with layers beside those that attend.
+OTHERS = {
+    "mamba": "linear_attention",
+    "mamba2": "linear_attention",
+    "jamba": "linear_attention",
+    "bamba": "linear_attention",
+    "granitemoehybrid": "linear_attention",
+    "lfm2": "conv",
+    "qwen3_next": "linear_attention",
+    "zamba2": "",
+    "falcon_h1": "hybrid",
+    "recurrent_gemma": "recurrent",
+    "rwkv": "no attention heads",
+    "xlstm": "no attention heads",
+}
+
+
+def default(kind: str) -> PretrainedConfig:
+    config = AutoConfig.for_model(kind)
+    return config.get_text_config(decoder=True)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_carries_a_state_is_named(kind: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        check_layers(default(kind), "TheClass")
+    assert caught.value.message.startswith("TheClass has ")
+    assert OTHERS[kind] in caught.value.message
+    assert "'optc families' lists their types" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", [f.type for f in FAMILIES.values() if "canonical" in f.stages])
+def test_what_optc_takes_is_not_refused(kind: str) -> None:
+    check_layers(default(kind), "TheClass")
