@@ -45,6 +45,12 @@ class Stored:
         return sum({entry.sha256: entry.bytes for entry in files}.values())
 
     @property
+    def written_s(self) -> float:
+        """When its manifest was written, in seconds since 1970; an artifact itself has no time, so
+        that two compiles of the same are the same."""
+        return (self.path / MANIFEST_NAME).stat().st_mtime
+
+    @property
     def signed(self) -> bool:
         """Whether there is a signature; nothing says whose."""
         return (self.path / SIGNATURE_NAME).is_file()

@@ -138,7 +138,10 @@ def test_keys_of_commands(
         "inspect": [("inspect", artifact)],
         "report": [("report", artifact, "-o", tmp_path / "a.html", "--no-measure")],
         "verify": [("verify", artifact)],
-        "list": [("list",)],
+        "list": [("list",), ("list", f"oci:{tmp_path / 'layout'}")],
+        "tag": [("tag", f"oci:{tmp_path / 'layout'}", "another")],
+        "untag": [("untag", f"oci:{tmp_path / 'layout'}")],
+        "prune": [("prune", f"oci:{tmp_path / 'layout'}")],
         "rm": [("rm", another)],
         "push": [("push", artifact, f"oci:{tmp_path / 'layout'}")],
         "pull": [("pull", f"oci:{tmp_path / 'layout'}", "-o", tmp_path / "pulled")],
@@ -156,7 +159,7 @@ def test_keys_of_commands(
     }
     elsewhere = frozenset(others.get(command, ()))
     # The passes; the conditions.
-    if command == "pull":
+    if command in ("pull", "list", "tag", "untag", "prune"):
         optc("push", artifact, f"oci:{tmp_path / 'layout'}")
     monkeypatch.setenv("OPTC_STORE", str(artifact.parent))
     more = {"plan": rows()["compile"], "diff": rows()["bench"]}.get(command, "")

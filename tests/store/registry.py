@@ -85,6 +85,9 @@ def running() -> Iterator[StandIn]:
             if not self._allowed("pull"):
                 return
             path = urlsplit(self.path).path.removeprefix("/v2/")
+            if path.endswith("/tags/list"):
+                self._tags(path.removesuffix("/tags/list"))
+                return
             repository, _, digest = path.partition("/blobs/")
             data = state.blobs.get(digest)
             if "/manifests/" in path:
@@ -98,6 +101,29 @@ def running() -> Iterator[StandIn]:
                 self._answer(404, b"{}")
             else:
                 self._answer(200, data)
+
+        def _tags(self, repository: str) -> None:
+            """Two a page."""
+            known = [tag for name, tag in state.manifests if name == repository]
+            tags = sorted(tag for tag in known if ":" not in tag)
+            if not known:
+                self._answer(404, b"{}")
+                return
+            (last,) = parse_qs(urlsplit(self.path).query).get("last", [""])
+            page = [tag for tag in tags if tag > last][:2]
+            body = json.dumps({"name": repository, "tags": page}).encode()
+            if page and page[-1] != tags[-1]:
+                link = f'</v2/{repository}/tags/list?last={page[-1]}>; rel="next"'
+                self._answer(200, body, Link=link)
+            else:
+                self._answer(200, body)
+
+        def do_DELETE(self) -> None:
+            if not self._allowed("pull,push"):
+                return
+            repository, _, tag = self.path.removeprefix("/v2/").partition("/manifests/")
+            gone = state.manifests.pop((repository, tag), None)
+            self._answer(404 if gone is None else 202, b"")
 
         def _allowed(self, actions: str) -> bool:
             state.requests.append((self.command, self.path))

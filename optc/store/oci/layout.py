@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from optc.errors import InputError
 from optc.foreign.file import open_file, read_file
 from optc.store.oci.copying import AGAIN, write_blob
 from optc.store.oci.manifest import ARTIFACT_TYPE, MEDIA_TYPE, MOST_BYTES, Blob, digest_of
-from optc.store.oci.place import Moved
+from optc.store.oci.place import Moved, Tagged, tags_hint
 from optc.store.oci.reference import Reference
 
 _TAG = "org.opencontainers.image.ref.name"
 _INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 _MARK, _INDEX = "oci-layout", "index.json"
+_PUSH = "optc push ARTIFACT oci:FOLDER"
 
 
 class Layout:
@@ -31,16 +32,21 @@ class Layout:
     Args:
         reference: Of a layout.
         folder: Its folder.
+
+    Attributes:
+        folder: As given.
     """
 
     def __init__(self, reference: Reference, folder: Path) -> None:
-        self._reference, self._folder = reference, folder
+        self._reference, self.folder = reference, folder
 
     def has(self, blob: Blob) -> bool:
         """Whether there is a file of its digest; a damaged one is none, and is written anew."""
         path = self._path(blob.digest)
         if not path.is_file() or path.stat().st_size != blob.size:
             return False
+        with suppress(OSError):  # who prunes the layout meanwhile sees that it is wanted
+            os.utime(path)
         with self._errors(path), open_file(path) as stream:
             return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}" == blob.digest
 
@@ -59,7 +65,7 @@ class Layout:
         blob = Blob(digest_of(data), len(data))
         self.put_bytes(blob, data)
         tag = self._reference.version
-        entries = [one for one in self._entries() if _tag(one) != tag]
+        entries = [one for one in self.entries() if _tag(one) != tag]
         entries.append(
             {
                 "mediaType": MEDIA_TYPE,
@@ -69,6 +75,24 @@ class Layout:
                 "annotations": {_TAG: tag},
             }
         )
+        self._write_index(entries)
+
+    def tagged(self) -> list[Tagged]:
+        """What tags name, and manifests without one, in the index's order."""
+        entries = self.entries()
+        if not entries and not (self.folder / _INDEX).is_file():
+            raise InputError("is no layout", where=str(self.folder), hint=_PUSH)
+        return [Tagged(_tag(one), self._blob(one).digest, self._named(one)) for one in entries]
+
+    def untag(self) -> None:
+        """Take the tag out of the index; its blobs stay until they are pruned."""
+        entries, version = self.entries(), self._reference.version
+        left = [one for one in entries if version not in (_tag(one), self._blob(one).digest)]
+        if len(left) == len(entries):
+            raise self._missing(entries)
+        self._write_index(left)
+
+    def _write_index(self, entries: list[dict[str, Any]]) -> None:
         index = {"schemaVersion": 2, "mediaType": _INDEX_TYPE, "manifests": entries}
         with self._errors():
             self._replace(_MARK, b'{"imageLayoutVersion":"1.0.0"}\n')
@@ -80,15 +104,25 @@ class Layout:
         Raises:
             InputError: There is no layout, or none of that name in it.
         """
-        version, tags = self._reference.version, []
-        for entry in self._entries():
-            fields = Fields(entry, str(self._folder / _INDEX))
-            tags.append(_tag(entry) or fields.get("digest", str))
-            if version in (_tag(entry), fields.get("digest", str)):
-                blob = Blob(fields.get("digest", str), fields.count("size", 0, MOST_BYTES))
-                return self._read(blob)
-        hint = f"there are {', '.join(tags)}" if tags else "optc push ARTIFACT oci:FOLDER"
-        raise InputError(f"holds nothing called {version!r}", where=str(self._folder), hint=hint)
+        entries, version = self.entries(), self._reference.version
+        for entry in entries:
+            if version in (_tag(entry), self._blob(entry).digest):
+                return self._named(entry)
+        raise self._missing(entries)
+
+    def _blob(self, entry: dict[str, Any]) -> Blob:
+        fields = Fields(entry, str(self.folder / _INDEX))
+        return Blob(fields.get("digest", str), fields.count("size", 0, MOST_BYTES))
+
+    def _named(self, entry: dict[str, Any]) -> bytes:
+        """The manifest of an entry."""
+        return self._read(self._blob(entry))
+
+    def _missing(self, entries: list[dict[str, Any]]) -> InputError:
+        tags = [_tag(one) or self._blob(one).digest for one in entries]
+        hint = tags_hint(tags) if tags else _PUSH
+        problem = f"holds nothing called {self._reference.version!r}"
+        return InputError(problem, where=str(self.folder), hint=hint)
 
     def get(self, blob: Blob, target: Path, moved: Moved) -> None:
         """Copy a blob, checked on the way."""
@@ -104,8 +138,9 @@ class Layout:
             raise InputError("has other bytes than its digest says", where=str(path), hint=AGAIN)
         return data
 
-    def _entries(self) -> list[dict[str, Any]]:
-        path = self._folder / _INDEX
+    def entries(self) -> list[dict[str, Any]]:
+        """What the index lists; nothing where there is none."""
+        path = self.folder / _INDEX
         if not path.is_file():
             return []
         fields = Fields(read_json(path), str(path))
@@ -114,8 +149,8 @@ class Layout:
     def _path(self, digest: str) -> Path:
         algorithm, _, name = digest.partition(":")
         if algorithm != "sha256" or len(name) != 64 or not name.isalnum():
-            raise InputError(f"{digest[:80]!r} is no sha256 digest", where=str(self._folder))
-        return self._folder / "blobs" / algorithm / name
+            raise InputError(f"{digest[:80]!r} is no sha256 digest", where=str(self.folder))
+        return self.folder / "blobs" / algorithm / name
 
     @contextmanager
     def _writing(self, blob: Blob) -> Iterator[Path]:
@@ -131,9 +166,9 @@ class Layout:
                 partial.unlink(missing_ok=True)
 
     def _replace(self, name: str, data: bytes) -> None:
-        partial = self._folder / f".{name}.partial-{os.getpid()}"
+        partial = self.folder / f".{name}.partial-{os.getpid()}"
         partial.write_bytes(data)
-        partial.replace(self._folder / name)
+        partial.replace(self.folder / name)
 
     @contextmanager
     def _errors(self, path: Path | None = None) -> Iterator[None]:
@@ -141,7 +176,7 @@ class Layout:
             yield
         except OSError as error:
             verb = "written" if path is None else "read"
-            where = str(path or self._folder)
+            where = str(path or self.folder)
             raise InputError(f"cannot be {verb}: {error.strerror}", where=where) from error
 
 

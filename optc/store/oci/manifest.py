@@ -121,6 +121,27 @@ def read_manifest_files(data: bytes, where: str) -> list[Blob]:
     return list(found.values())
 
 
+def described(data: bytes) -> dict[str, Any]:
+    """What a manifest says of its artifact: ``model``, ``digest`` and ``bytes``; None where it is
+    one of other tools."""
+    try:
+        value: Any = parse_json(data, max_bytes=MOST_BYTES)
+    except JSONError:
+        value = None
+    found: dict[str, Any] = dict.fromkeys(("model", "digest", "bytes"))
+    if not isinstance(value, dict) or value.get("artifactType") != ARTIFACT_TYPE:
+        return found
+    notes, layers = value.get("annotations"), value.get("layers")
+    if isinstance(notes, dict):
+        named = {"model": notes.get(TITLE), "digest": notes.get(DIGEST)}
+        found |= {key: text for key, text in named.items() if isinstance(text, str)}
+    if isinstance(layers, list):
+        each = [one for one in layers if isinstance(one, dict)]
+        sizes = {str(one.get("digest")): one.get("size") for one in each}
+        found["bytes"] = sum(size for size in sizes.values() if isinstance(size, int))
+    return found
+
+
 def digest_of(data: bytes) -> str:
     """The digest of bytes as OCI writes it."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -22,11 +22,16 @@ from optc.safe_json import parse_json
 from optc.store.oci.copying import write_blob
 from optc.store.oci.credentials import basic_credentials
 from optc.store.oci.manifest import MEDIA_TYPE, MOST_BYTES, Blob, digest_of
-from optc.store.oci.place import Moved
-from optc.store.oci.reference import Reference
+from optc.store.oci.place import Moved, Tagged, tags_hint
+from optc.store.oci.reference import Reference, is_tag
+from optc.store.oci.unreachable import reach_hint
 
 #: Seconds without a byte after which a registry counts as gone.
 _TIMEOUT_S = 60.0
+_TLS = "has it TLS? then leave --plain-http out"
+#: Pages of tags that are read at most.
+_MOST_PAGES = 100
+_NEXT = re.compile(r'<([^>]+)>;\s*rel="?next"?')
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -42,6 +47,7 @@ class Registry:
         self._reference = reference
         scheme = "http" if plain_http else "https"
         self._base = f"{scheme}://{reference.host}/v2/{reference.repository}"
+        self._plain_http = plain_http
         self._opener: OpenerDirector = build_opener(_Redirects)
         self._authorization = ""
         self._challenges: set[str] = set()
@@ -77,14 +83,70 @@ class Registry:
         """
         version = self._reference.version
         url = f"{self._base}/manifests/{version}"
-        with self._call("GET", url, headers={"Accept": MEDIA_TYPE}) as response:
-            data = response.read(MOST_BYTES + 1)
+        try:
+            with self._call("GET", url, headers={"Accept": MEDIA_TYPE}) as response:
+                data = response.read(MOST_BYTES + 1)
+        except _MissingError as error:
+            raise self._absent(version) from error
         if len(data) > MOST_BYTES:
             raise InputError("the manifest is too large", where=self._reference.text)
         if version.startswith("sha256:") and digest_of(data) != version:
             problem = "the registry gave another manifest than the digest names"
             raise InputError(problem, where=self._reference.text)
         return data
+
+    def tags(self) -> list[str]:
+        """All tags of the repository, as the registry orders them.
+
+        Raises:
+            InputError: There is no such repository.
+        """
+        found: list[str] = []
+        url = f"{self._base}/tags/list"
+        for _ in range(_MOST_PAGES):
+            with self._call("GET", url) as response:
+                answer: Any = parse_json(response.read(MOST_BYTES))
+                link = response.headers.get("Link", "")
+            listed = answer.get("tags") if isinstance(answer, dict) else None
+            found += [tag for tag in listed or [] if isinstance(tag, str) and is_tag(tag)]
+            following = _NEXT.match(link)
+            if following is None:
+                break
+            url = urljoin(url, following[1])
+            if urlsplit(url)[:2] != urlsplit(self._base)[:2]:  # who knows what is told whom
+                break
+        return found
+
+    def tagged(self) -> list[Tagged]:
+        """What tags name: a request for each."""
+        found = []
+        for tag in self.tags():
+            url = f"{self._base}/manifests/{tag}"
+            with self._call("GET", url, headers={"Accept": MEDIA_TYPE}) as response:
+                data = response.read(MOST_BYTES)
+            found.append(Tagged(tag, digest_of(data), data))
+        return found
+
+    def untag(self) -> None:
+        """Ask the registry to forget the tag; not all do."""
+        version = self._reference.version
+        try:
+            with self._call("DELETE", f"{self._base}/manifests/{version}"):
+                pass
+        except _MissingError as error:
+            raise self._absent(version) from error
+
+    def _absent(self, version: str) -> InputError:
+        """What is there in the place of a manifest that is not."""
+        where = self._reference.text
+        try:
+            tags = self.tags()
+        except _MissingError:
+            return InputError("the registry has no such repository", where=where)
+        except OptcError:
+            return InputError("the registry has no such artifact", where=where)
+        hint = tags_hint(tags) if tags else "it has no tags"
+        return InputError(f"the repository has nothing called {version!r}", where=where, hint=hint)
 
     def get(self, blob: Blob, target: Path, moved: Moved) -> None:
         """Download a blob, checked on the way."""
@@ -171,14 +233,17 @@ class Registry:
             if error.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
                 raise self._refused(f"HTTP {error.code}") from error
             problem = f"the registry answered HTTP {error.code} {error.reason}"
-            raise InputError(problem, where=where) from error
+            plain = self._plain_http and error.code == HTTPStatus.BAD_REQUEST
+            raise InputError(problem, where=where, hint=_TLS if plain else "") from error
         except URLError as error:
-            hint = "--plain-http for a registry without TLS"
+            hint = reach_hint(error.reason, plain_http=self._plain_http)
             raise UnavailableError(
                 f"the registry cannot be reached: {error.reason}", where=where, hint=hint
             ) from error
         except (http.client.HTTPException, ValueError) as error:
-            raise InputError(f"the registry answered nonsense: {error}", where=where) from error
+            hint = _TLS if self._plain_http else ""
+            problem = f"the registry answered nonsense: {error}"
+            raise InputError(problem, where=where, hint=hint) from error
         except OSError as error:
             problem = f"the transfer broke: {error.strerror or error}"
             raise UnavailableError(problem, where=where) from error

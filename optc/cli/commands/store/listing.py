@@ -1,7 +1,8 @@
-"""``optc list``: the artifacts of the local store."""
+"""``optc list``: the artifacts of the local store, or the tags of a layout or registry."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,12 +13,19 @@ if TYPE_CHECKING:
     from optc.store.local import Stored
 
 
-@click.command("list", short_help="List the artifacts of the local store.")
+@click.command("list", short_help="List the artifacts of the local store, or tags elsewhere.")
+@click.argument("reference", required=False)
+@click.option("--plain-http", is_flag=True, help="The registry has no TLS.")
 @json_option
-def command(as_json: bool) -> None:
+def command(reference: str | None, plain_http: bool, as_json: bool) -> None:
     """List the artifacts in $OPTC_STORE, else in the folder artifacts: names that other commands
     take in the place of a path. Nothing is checked but that their manifests can be read.
+
+    With REFERENCE, oci:FOLDER or HOST[:PORT]/REPOSITORY, list its tags.
     """
+    if reference is not None:
+        _list_tags(reference, plain_http, as_json)
+        return
     from optc.store.local import VARIABLE, store_root, stored
 
     root, found = store_root(), stored()
@@ -27,10 +35,31 @@ def command(as_json: bool) -> None:
     if not found:
         click.echo(f"no artifacts in {root} (optc compile writes there, {VARIABLE} names another)")
         return
-    columns = ("name", "model", "recipe", "bytes", "engines", "signed", "digest")
+    columns = ("name", "written", "model", "recipe", "bytes", "engines", "signed", "digest")
     rows = table(str(root), *columns, numbers=("bytes",))
     for one in found:
         rows.add_row(*_cells(one))
+    show(rows)
+
+
+def _list_tags(reference: str, plain_http: bool, as_json: bool) -> None:
+    from optc.store.oci.manifest import described
+    from optc.store.oci.reference import parse_reference
+    from optc.store.oci.transfer import open_place
+
+    place = open_place(parse_reference(reference, "REFERENCE"), plain_http=plain_http)
+    found: list[dict[str, Any]] = [
+        {"tag": one.tag, "oci_digest": one.digest, **described(one.manifest)}
+        for one in place.tagged()
+    ]
+    if as_json:
+        print_json("list", {"reference": reference, "tags": found})
+        return
+    rows = table(reference, "tag", "model", "bytes", "digest", "OCI digest", numbers=("bytes",))
+    for one in found:
+        size = "-" if one["bytes"] is None else byte_text(one["bytes"])
+        digest = (one["digest"] or "-")[:12]
+        rows.add_row(one["tag"] or "-", one["model"] or "-", size, digest, one["oci_digest"])
     show(rows)
 
 
@@ -47,6 +76,7 @@ def _values(one: Stored) -> dict[str, Any]:
     return {
         "name": one.name,
         "path": str(one.path),
+        "written": _written(one).isoformat(timespec="seconds"),
         **known,
         "engines": [engine.name for engine in engines],
         "signed": one.signed,
@@ -54,11 +84,16 @@ def _values(one: Stored) -> dict[str, Any]:
     }
 
 
+def _written(one: Stored) -> datetime:
+    return datetime.fromtimestamp(one.written_s, UTC)
+
+
 def _cells(one: Stored) -> list[str]:
+    written = _written(one).astimezone().strftime("%Y-%m-%d %H:%M")
     if one.manifest is None:
-        return [one.name, "-", "-", "-", "-", "-", f"damaged: {one.problem}"]
+        return [one.name, written, "-", "-", "-", "-", "-", f"damaged: {one.problem}"]
     engines = ", ".join(f"{e.backend} {e.target.name}" for e in one.manifest.engines)
     signed = "yes" if one.signed else "no"
     recipe = str(one.manifest.recipe.get("name", ""))
     name, size, digest = one.manifest.name, byte_text(one.bytes), one.manifest.digest[:12]
-    return [one.name, name, recipe, size, engines, signed, digest]
+    return [one.name, written, name, recipe, size, engines, signed, digest]
