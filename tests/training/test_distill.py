@@ -118,18 +118,20 @@ def test_a_student_that_is_the_teacher_gains_nothing_and_says_so(source: Path, t
 
 
 def test_what_is_refused_before_anything_is_read(tmp_path: Path, text: Path) -> None:
-    missing = tmp_path / "none.txt"
+    missing, model = tmp_path / "none.txt", tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
     with pytest.raises(InputError, match="--text: no text to train on"):
-        distill(tmp_path, DistillOptions())
+        distill(model, DistillOptions())
     with pytest.raises(InputError, match=r"--text: no such file: .*none\.txt"):
-        distill(tmp_path, DistillOptions(text=[str(missing)]))
+        distill(model, DistillOptions(text=[str(missing)]))
     with pytest.raises(InputError, match=r"--heldout: no such file: .*none\.txt"):
-        distill(tmp_path, DistillOptions(text=[str(text)], heldout=missing))
+        distill(model, DistillOptions(text=[str(text)], heldout=missing))
     with pytest.raises(InputError, match=r"there is something already \(take another folder\)"):
-        distill(tmp_path, DistillOptions(text=[str(text)], output=tmp_path))
+        distill(model, DistillOptions(text=[str(text)], output=tmp_path))
     (tmp_path / "training.json").write_text("{}")
     with pytest.raises(InputError, match="or --force"):
-        distill(tmp_path, DistillOptions(text=[str(text)], output=tmp_path))
+        distill(model, DistillOptions(text=[str(text)], output=tmp_path))
 
 
 def test_too_little_memory_is_refused_before_the_passes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import onnx_ir as ir
@@ -252,7 +253,7 @@ def test_as_a_function(
     imported_tiny: ImportedModel,
     tiny_model: Path,
 ) -> None:
-    assert optc.plan is plan
+    assert inspect.unwrap(optc.plan) is plan
     found = optc.plan(tiny_model, "fp32", backends=["tvm:x86-64-v4-vnni", "picky:sm_90"])
     assert [engine.name for engine in found.engines] == ["tvm-x86-64-v4-vnni", "picky-sm_90"]
     assert found.engines[0].estimate is not None

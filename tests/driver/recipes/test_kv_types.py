@@ -38,7 +38,7 @@ def test_pools_of_float16_are_refused_by_name(engine: str, tmp_path: Path) -> No
     name = engine if ":" in engine else "tvm:native"
     assert str(caught.value) == (
         f"kv-cache.dtype=float16: {name.replace(':cuda:', '-').replace(':', '-')}: no TVM kernel "
-        "reads KV pools of float16, only float32, bfloat16, int8, int4 (--set kv-cache.dtype=… "
+        "reads KV pools of float16, only float32, bfloat16, int8, int4 (set kv-cache.dtype=… "
         f"with one that it takes: float32, bfloat16, int8{'' if 'cuda' in engine else ', int4'})"
     )
     assert not (tmp_path / "out").exists()

@@ -22,14 +22,20 @@ OTHERS = {
     "qwen3_next": "linear_attention",
     "zamba2": "",
     "falcon_h1": "hybrid",
-    "recurrent_gemma": "recurrent",
+    "recurrent_gemma": "linear_attention",
     "rwkv": "no attention heads",
     "xlstm": "no attention heads",
 }
 
 
+#: Of types whose own defaults attend everywhere.
+GIVEN: dict[str, dict[str, object]] = {
+    "lfm2": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"]}
+}
+
+
 def default(kind: str) -> PretrainedConfig:
-    config = AutoConfig.for_model(kind)
+    config = AutoConfig.for_model(kind, **GIVEN.get(kind, {}))
     return config.get_text_config(decoder=True)
 
 

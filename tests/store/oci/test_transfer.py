@@ -81,7 +81,7 @@ def test_what_is_there_is_not_sent_again(artifact: Artifact, text: str) -> None:
 
 
 def test_a_tag_that_there_is_not(artifact: Artifact, text: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds nothing called 'v1'|has no such artifact"):
+    with pytest.raises(InputError, match=r"holds nothing called 'v1'|has no such repository"):
         pull(place_of(text), tmp_path / "back", text)
     push(artifact, place_of(text))
     other = text.replace(":v1", ":v2")
