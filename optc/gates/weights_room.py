@@ -1,4 +1,4 @@
-"""How much of a model the gates keep in memory in float32."""
+"""The memory for a whole float32 model beside the gates."""
 
 from __future__ import annotations
 

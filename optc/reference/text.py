@@ -33,8 +33,8 @@ if TYPE_CHECKING:  # brings the tokenizers
 #: Tokens scored per window and number of windows, unless the model is too large (`windows_for`).
 WINDOW_TOKENS = 512
 MAX_WINDOWS = 60
-#: Multiply-adds that the float32 reference may spend: some ten seconds on two cores; and as many
-#: for the sake of `ENOUGH_WINDOWS`, about a minute.
+#: Multiply-adds that the float32 reference spends on windows, some ten seconds on two cores; and
+#: the most that it spends to reach `ENOUGH_WINDOWS`, about a minute.
 REFERENCE_MACS = 7 * 10**11
 MOST_MACS = 5 * 10**12
 #: Windows by which large models are judged, and fewest. KL of windows has a standard deviation of a
@@ -66,7 +66,7 @@ class EvalWindows:
 
 
 def windows_for(parameters: int, window_tokens: int = WINDOW_TOKENS) -> int:
-    """How many windows the float32 reference of a model of this size can afford, 4 to 60."""
+    """Number of windows that the float32 reference of a model of this size can afford, 4 to 60."""
     one = max(parameters, 1) * window_tokens
     enough = min(ENOUGH_WINDOWS, MOST_MACS // one)
     return int(min(MAX_WINDOWS, max(LEAST_WINDOWS, enough, REFERENCE_MACS // one)))

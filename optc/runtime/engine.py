@@ -289,7 +289,7 @@ class Engine:
         return self._worker.metrics()
 
     def health(self) -> EngineHealth:
-        """Whether the engine takes requests, and how long its present step has taken. Waits for
+        """State of the engine: if it takes requests, and the seconds of its present step. Waits for
         nothing."""
         return self._worker.health()
 

@@ -35,7 +35,7 @@ class ServeChanges(TypedDict, total=False):
 
 
 class RequestTerms(TypedDict, total=False):
-    """How a request is served: fields of `optc.GenerationRequest`."""
+    """Terms of a request's service: fields of `optc.GenerationRequest`."""
 
     salt: str
     priority: int

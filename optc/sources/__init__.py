@@ -1,1 +1,1 @@
-"""What a user names as a model: recognized by names and first bytes, before anything is loaded."""
+"""Sources that users name as models: recognized by names and first bytes, before loading."""

@@ -1,4 +1,4 @@
-"""What the first keys of a GGUF file say of it. Its importer has the last word."""
+"""The first keys of a GGUF file. The importer has the last word on it."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def check_model(path: Path) -> None:
 
 
 def of_hub(given: str | Path) -> bool:
-    """Whether ``given`` names a model of the Hugging Face Hub and not a path.
+    """True if ``given`` names a model of the Hugging Face Hub and not a path.
 
     A path is what exists, and what lies in a folder that exists: ``models/typo`` is no model of
     an organization ``models``.

@@ -46,7 +46,7 @@ class Stored:
 
     @property
     def written_s(self) -> float:
-        """When its manifest was written, in seconds since 1970; an artifact itself has no time, so
+        """Time of its manifest's file, in seconds since 1970; an artifact itself has no time, so
         that two compiles of the same are the same."""
         return (self.path / MANIFEST_NAME).stat().st_mtime
 

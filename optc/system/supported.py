@@ -1,4 +1,4 @@
-"""Which operating systems optc runs on."""
+"""The operating systems that optc runs on."""
 
 from __future__ import annotations
 

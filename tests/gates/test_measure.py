@@ -50,6 +50,29 @@ def windows() -> EvalWindows:
     return EvalWindows(ids, "a text", "four windows")
 
 
+@pytest.mark.parametrize(
+    ("bounds", "probes", "judged"),
+    [({}, 2, False), ({"copy_nll_added": 9.0}, 4, False), ({"decode_speedup": 1e-9}, 2, True)],
+)
+def test_figures_that_no_bound_judges_are_measured_less(
+    windows: EvalWindows,
+    monkeypatch: pytest.MonkeyPatch,
+    bounds: dict[str, float],
+    probes: int,
+    judged: bool,
+) -> None:
+    model, seen, timed = dense_model(2), [], measure.measure_speed
+
+    def noted(*given: Any, **more: Any) -> SpeedFigures:
+        seen.append(more["judged"])
+        return timed(*given, **more)
+
+    monkeypatch.setattr(measure, "measure_speed", noted)
+    copies = measured(model, RecomputingEngine(model), windows, bounds).figures["copies"]
+    assert copies["tokens"] == probes * (copies["copied_tokens"] - 1)
+    assert seen == [judged]
+
+
 def test_an_exact_engine_passes(windows: EvalWindows) -> None:
     model = dense_model(2, window=4)
     stages: list[str] = []

@@ -123,9 +123,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def timed(engine: TimedEngine, max_ram_bytes: int = 0) -> SpeedFigures:
-    tokens = np.arange(30, dtype=np.int32)
-    return measure_speed(dense_model(1), engine, tokens, threads=1, max_ram_bytes=max_ram_bytes)
+def timed(engine: TimedEngine, max_ram_bytes: int = 0, *, judged: bool = True) -> SpeedFigures:
+    tokens, room = np.arange(30, dtype=np.int32), max_ram_bytes
+    return measure_speed(
+        dense_model(1), engine, tokens, threads=1, max_ram_bytes=room, judged=judged
+    )
 
 
 def test_512_tokens_are_prefilled_and_16_decoded_after_128_in_five_rounds(clock: Clock) -> None:
@@ -168,6 +170,12 @@ def test_rounds_from_three_seconds_on_are_fewer(clock: Clock, decode_s: float, r
     engine = TimedEngine(clock, decode_s)
     timed(engine)
     assert engine.steps == [64, 32, *[1] * 16] * (1 + rounds)
+
+
+def test_rounds_that_no_bound_judges_are_fewer(clock: Clock) -> None:
+    engine = TimedEngine(clock, 0.1)
+    timed(engine, judged=False)
+    assert engine.steps == [64, 32, *[1] * 16] * (1 + 3)
 
 
 @pytest.mark.parametrize(

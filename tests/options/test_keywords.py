@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _given(hint: Any) -> Any:
-    """What may be given for a field: texts stand for paths, and one text for a list of one."""
+    """The types that may be given for a field: texts stand for paths, and one for a list of one."""
     if hint == Sequence[str]:
         return str | Sequence[str]
     if getattr(hint, "__args__", None) and Path in hint.__args__:

@@ -1,4 +1,4 @@
-"""What stands in the place of a model is named, with what to do, before any package is loaded."""
+"""Sources that are no models are named, with a hint, before any package is loaded."""
 
 from __future__ import annotations
 

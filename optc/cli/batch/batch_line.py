@@ -131,7 +131,7 @@ class LineReader:
 
 
 def _are_several(prompt: object) -> TypeGuard[list[object]]:
-    """Whether it is a list of prompts: as in OpenAI's completions, of texts or of token ids."""
+    """True for a list of prompts: as in OpenAI's completions, of texts or of token ids."""
     return isinstance(prompt, list) and any(isinstance(one, str | list) for one in prompt)
 
 

@@ -43,7 +43,7 @@ def is_openai(value: Mapping[str, Any]) -> bool:
 
 
 def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
-    """What a line is about (its prompt, its prompts, or the conversation), and the sampling
+    """A line's subject (its prompt, its prompts, or the conversation), and the sampling
     parameters that it states.
 
     Raises:

@@ -162,7 +162,7 @@ def _submit(engine: Engine, line: BatchLine, terms: dict[str, Any]) -> Submitted
 
 
 def _requests(waiting: Iterable[tuple[BatchLine, Submitted]]) -> int:
-    """How many requests wait for their end, or to be written."""
+    """Number of requests that wait for their end, or to be written."""
     return sum(1 if isinstance(s, OptcError) else len(s) for _, s in waiting)
 
 

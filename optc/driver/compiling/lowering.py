@@ -45,7 +45,7 @@ class Lowered:
 
     @property
     def read_text(self) -> bool:
-        """Whether a pass that wants a text had something to learn from it."""
+        """True if a pass that wants a text had something to learn from it."""
         reports = [run.report for run in self.runs if run.name in READ_TEXT]
         return any(report.facts.get("tokens") != 0 for report in reports)
 

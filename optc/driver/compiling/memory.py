@@ -138,7 +138,7 @@ class PeakMemory:
             )
 
     def _need(self) -> str:
-        """How much more is to be allowed."""
+        """The hint: the memory that is to be allowed."""
         if self.foretold_bytes > self._limit_bytes:
             return f"allow more: {byte_text(self.foretold_bytes)} are predicted to be needed"
         return "allow more, a fifth beyond what 'optc plan' predicts"

@@ -86,7 +86,7 @@ def _ways_out(failed: Sequence[GateResult], kept: Path | None, report: dict[str,
 
 
 def _outcome(kept: Path | None) -> str:
-    """What became of the result."""
+    """A clause that says if and where the result is kept."""
     if kept is None:
         return "no artifact was written"
     return f"the result is kept in {kept}, marked as failed"

@@ -18,7 +18,7 @@ from optc.driver.ladder.rungs import Rung
 #: A recipe is clearly less exact than another if it promises losses this many times as large.
 CLEARLY = 1.2
 #: A rung that is expected to lose this many times what is allowed is not tried where another holds:
-#: bounds of recipes are those of the models that lose most, others lose up to 20 times less.
+#: bounds of recipes are those of the models that lose most, SmolLM2 loses 23 times less.
 HOPELESS = 25.0
 #: The first rung is one that takes at most this many times the least time of a compile.
 SOON = 1.5

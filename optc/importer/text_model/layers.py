@@ -1,5 +1,5 @@
-"""Whether all layers of a decoder attend, by its configuration: others are refused before the
-model is built, by what they are."""
+"""Decoders with layers that do not attend are refused by their configuration, before the model is
+built, and the kind of layer is named."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Submitters:
 
 
 async def submitted(future: Future[Handle]) -> Handle:
-    """What a thread of `Submitters` returns. Where the task that waits is cancelled meanwhile, so
+    """The result of a thread of `Submitters`. Where the task that waits is cancelled meanwhile, so
     is the request.
 
     Raises:

@@ -21,7 +21,7 @@ class Places:
 
     @property
     def free(self) -> int | None:
-        """How many are left; None is no bound."""
+        """Number of places left; None is no bound."""
         return None if self._most is None else len(self._free)
 
     def take(self, count: int) -> None:

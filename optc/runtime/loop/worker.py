@@ -102,7 +102,7 @@ class Worker:
 
     @property
     def state(self) -> State:
-        """What has become of it."""
+        """The state of the loop, for `Engine.health`."""
         if not self._process.here:
             return "forked"
         if self._ended is None:

@@ -78,7 +78,7 @@ class Layout:
         self._write_index(entries)
 
     def tagged(self) -> list[Tagged]:
-        """What tags name, and manifests without one, in the index's order."""
+        """Tagged manifests, and those without a tag, in the index's order."""
         entries = self.entries()
         if not entries and not (self.folder / _INDEX).is_file():
             raise InputError("is no layout", where=str(self.folder), hint=_PUSH)
@@ -139,7 +139,7 @@ class Layout:
         return data
 
     def entries(self) -> list[dict[str, Any]]:
-        """What the index lists; nothing where there is none."""
+        """The entries of the index; none where there is no index."""
         path = self.folder / _INDEX
         if not path.is_file():
             return []

@@ -122,7 +122,7 @@ def read_manifest_files(data: bytes, where: str) -> list[Blob]:
 
 
 def described(data: bytes) -> dict[str, Any]:
-    """What a manifest says of its artifact: ``model``, ``digest`` and ``bytes``; None where it is
+    """A manifest's facts of its artifact: ``model``, ``digest`` and ``bytes``; None where it is
     one of other tools."""
     try:
         value: Any = parse_json(data, max_bytes=MOST_BYTES)

@@ -18,7 +18,7 @@ Moved = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Tagged:
-    """What a tag names.
+    """The artifact that a tag names.
 
     Attributes:
         tag: Empty where a manifest has none.

@@ -17,7 +17,7 @@ from optc.store.oci.manifest import MOST_BYTES
 
 @dataclass(frozen=True)
 class Pruned:
-    """What went, or would go.
+    """The blobs that went, or would go.
 
     Attributes:
         blobs: How many.

@@ -60,7 +60,7 @@ class Reference:
 
 
 def is_tag(text: str) -> bool:
-    """Whether a text can be a tag."""
+    """True if a text can be a tag."""
     return re.fullmatch(_TAG, text) is not None
 
 
@@ -84,7 +84,7 @@ def parse_reference(text: str, where: str) -> Reference:
 
 
 def _hint(text: str) -> str:
-    """What to write instead of a text that names no place."""
+    """A hint at how to write a text that names no place."""
     _, found, rest = text.partition("://")
     if found and _is_place(rest):
         return f"without a scheme: {rest}"

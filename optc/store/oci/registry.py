@@ -118,7 +118,7 @@ class Registry:
         return found
 
     def tagged(self) -> list[Tagged]:
-        """What tags name: a request for each."""
+        """The manifests that tags name: a request for each."""
         found = []
         for tag in self.tags():
             url = f"{self._base}/manifests/{tag}"
@@ -137,7 +137,7 @@ class Registry:
             raise self._absent(version) from error
 
     def _absent(self, version: str) -> InputError:
-        """What is there in the place of a manifest that is not."""
+        """The error for a manifest that is not there: says which tags are."""
         where = self._reference.text
         try:
             tags = self.tags()

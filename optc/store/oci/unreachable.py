@@ -1,4 +1,4 @@
-"""What to do about a registry that cannot be reached, by what went wrong."""
+"""Hints for registries that cannot be reached, by the cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ssl
 
 
 def reach_hint(reason: object, *, plain_http: bool) -> str:
-    """What to do.
+    """The hint.
 
     Args:
         reason: Of urllib's error.

@@ -87,8 +87,10 @@ class AllocateActivations(ReadsText):
 
         if not self._chooses(later):
             return Work()
-        groups = groups_of(model, head=True)
-        weights = float(sum(group.weights for group in groups))
+        every = groups_of(model, head=True)
+        weights = float(sum(group.weights for group in every))
+        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
+        groups = every if quantize is None else _free(every, model, quantize, PassReport())
         text = self._measured_shape
         count = min(MOST_MACS / (text.tokens * weights / 2), len(groups)) + 1
         return variants(model, text, count, weights)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import onnx_ir as ir
@@ -18,6 +18,7 @@ from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
 from optc.passes.quantize.reads_text import ReadsText, some_windows
+from optc.passes.quantize.rotate.readers import kept_grids
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.work import Work
@@ -105,12 +106,18 @@ class PropagateErrors(ReadsText):
         return left_rows(model, 1)
 
     def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """Both runs, the sums over inputs, and rounding."""
-        from optc.passes.quantize.predictions.work import propagating
+        """Both runs, the sums over inputs, and rounding; one run of few windows where all layers stay
+        on the checkpoint's grid."""
+        from optc.passes.quantize.predictions.work import observing, propagating
 
         quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
         if quantize is None:
             return Work()
+        head, kept = head_of(model), kept_grids(model, quantize)
+        rounded = {one.initializer for one in find_linears(model)} - kept
+        if rounded <= ({head.initializer} if head is not None else set()):
+            few = replace(self.shape, windows=min(self.windows, HEAD_WINDOWS))
+            return observing(model, few, hessians=False) if rounded else Work()
         return propagating(
             model,
             self.shape,

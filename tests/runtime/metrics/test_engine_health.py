@@ -1,4 +1,4 @@
-"""What probes of a service see of an engine."""
+"""Probes of a service see the state of an engine."""
 
 from __future__ import annotations
 

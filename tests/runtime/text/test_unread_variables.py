@@ -1,4 +1,4 @@
-"""What a caller gives a chat template that does not read it: never silence."""
+"""Variables that a chat template does not read are never dropped in silence."""
 
 from __future__ import annotations
 

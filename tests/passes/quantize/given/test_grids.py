@@ -241,17 +241,32 @@ def test_the_head_alone_is_told_by_few_windows() -> None:
     assert recall.call_args.args[1].shape == (4, 4)
 
 
-def test_the_heads_hessian_is_that_of_what_it_reads() -> None:
+def decoder_on_a_grid(scheme: Scheme) -> ir.Model:
+    """A decoder whose layers are on a checkpoint's grid, and its head in floats."""
     made = dense_model(Dense())
     head = head_of(made)
-    assert head is not None
     for linear in find_linears(made):
-        if linear.initializer is not head.initializer:
+        if head is None or linear.initializer is not head.initializer:
             rows = linear.weight.read_rows(0, linear.weight.rows_shape[0])
-            kept = given(rows, CHANNEL, "Q8", linear.name)
-            linear.initializer.const_value = (
-                kept if not linear.weight.transposed else (kept.transpose())
-            )
+            kept = given(rows, scheme, "Q", linear.name)
+            shown = kept.transpose() if linear.weight.transposed else kept
+            linear.initializer.const_value = shown
+    return made
+
+
+def test_layers_that_stay_are_predicted_to_take_little_time() -> None:
+    later = [QuantizeWeights(bits=8)]
+    short, long = PropagateErrors(windows=4), PropagateErrors(windows=64)
+    kept, rounded = decoder_on_a_grid(Scheme(4, 0, True)), dense_model(Dense())
+    assert long.work(kept, later) == short.work(kept, later)
+    assert long.work(kept, later).float32 > 0
+    assert long.work(rounded, later) != short.work(rounded, later)
+
+
+def test_the_heads_hessian_is_that_of_what_it_reads() -> None:
+    made = decoder_on_a_grid(CHANNEL)
+    head = head_of(made)
+    assert head is not None
     ids = np.random.default_rng(0).integers(1, 30, (6, 16)).astype(np.int32)
     with patch.object(PropagateErrors, "tokens", return_value=ids):
         report = PropagateErrors().run_before(made, [QuantizeWeights(bits=8)])
