@@ -106,7 +106,7 @@ class PropagateErrors(ReadsText):
         return left_rows(model, 1)
 
     def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """Both runs, the sums over inputs, and rounding; one run of few windows where all layers stay
+        """Both runs, the sums over inputs, and rounding; one run of few windows where layers stay
         on the checkpoint's grid."""
         from optc.passes.quantize.predictions.work import observing, propagating
 
