@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from optc.driver.compiling.tokenizer import VOCABULARIES
@@ -40,7 +41,14 @@ def check_tokenizer(
             )
     for name in sorted(names):
         if name.endswith(".json"):
-            read_object(source / name, finite=False)
+            found = (source / name).stat()
+            _check_object(source / name, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=16)
+def _check_object(file: Path, _changed: int, _size: int) -> None:
+    """Check that a file holds a JSON object: once, though each recipe of a ladder asks for it."""
+    read_object(file, finite=False)
 
 
 def without_tokenizer(source: Path) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.ladder.members import ALL
-from optc.driver.ladder.options import DEFAULT_GATES, resolve_ladder
+from optc.driver.ladder.options import DEFAULT_GATES, LadderOptions, resolve_ladder
 from optc.driver.ladder.predict import predict_rungs
 from optc.driver.ladder.rungs import Prediction, Rung
 from optc.driver.ladder.search import Search, Trial
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _LOG = logger(__name__)
 #: Options that a search among recipes does not take, or that change nothing of what is predicted.
 _LEFT_OUT = ("set", "budget", "trained", "bisect", "keep_failed", "dump_dir", "no_gates")
+#: Recipes that are looked at where none is likely to hold: some may not suit the model.
+_NEAREST = 2
 
 
 def next_rung(options: ResolvedOptions, built: BuiltTarget, judgement: Judgement) -> str:
@@ -55,14 +58,35 @@ def _next(options: ResolvedOptions, built: BuiltTarget, judgement: Judgement) ->
     changes = {"recipe": AUTO, "gate": texts, "ladder": (ALL, str(own))}
     asked = with_changes(options.asked, {**_defaults(_LEFT_OUT), **changes})
     ladder = resolve_ladder(options.source, asked)
+    trial = _trial(judgement)
+    ladder = _with_few(ladder, {failed, *_candidates(ladder, bounds, failed, trial)})
     rungs = predict_rungs(built.imported, ladder, dense=built.lowered.reference).rungs
     search = Search(rungs, bounds)
-    search.trials[failed] = _trial(judgement)
+    search.trials[failed] = trial
     mine = next((rung for rung in rungs if rung.recipe == failed), None)
     likely = search.next()
     if likely is None or mine is None:
         return ""
     return _sentence(likely, mine, likely_to_hold=search.excess(likely) <= 1)
+
+
+def _candidates(
+    ladder: LadderOptions, bounds: Mapping[str, float], failed: str, trial: Trial
+) -> Collection[str]:
+    """Recipes that are likely to hold by their promises, or else those that come nearest: what a
+    graph says of all of them takes as long as two windows of the gates."""
+    unknown = Prediction(None, None, None, 0, 0)
+    names = [compile.recipe.name for compile in ladder.compiles]
+    search = Search([Rung(name, "", unknown, ladder.promised[name]) for name in names], bounds)
+    search.trials[failed] = trial
+    excesses = {one.recipe: search.excess(one) for one in search.rungs if one.recipe != failed}
+    likely = [name for name, excess in excesses.items() if excess <= 1]
+    return likely or sorted(excesses, key=excesses.__getitem__)[:_NEAREST]
+
+
+def _with_few(ladder: LadderOptions, names: Collection[str]) -> LadderOptions:
+    kept = [compile for compile in ladder.compiles if compile.recipe.name in names]
+    return replace(ladder, compiles=tuple(kept))
 
 
 def _defaults(names: Sequence[str]) -> dict[str, object]:

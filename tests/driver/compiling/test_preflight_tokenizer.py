@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from optc import importer
+from optc.driver.compiling import preflight_tokenizer
 from optc.driver.compiling.preflight_tokenizer import check_tokenizer, without_tokenizer
 from optc.driver.compiling.tokenizer import VOCABULARIES
+from optc.errors import InputError
 from optc.options import CompileOptions
 from optc.recipe import load_recipe
 from tests.cli.conftest import Optc, optc, stub
@@ -71,6 +74,24 @@ def test_a_damaged_tokenizer(optc: Optc, stub: StubBackend, bare: Path, tmp_path
     done = optc("compile", bare, "-o", tmp_path / "out")
     assert done.code == 2
     assert "tokenizer.json: " in done.err
+
+
+def test_a_file_is_read_once_until_it_changes(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    read = preflight_tokenizer.read_object
+
+    def counting(file: Path, **how: bool) -> dict[str, Any]:
+        seen.append(file.name)
+        return read(file, **how)
+
+    monkeypatch.setattr(preflight_tokenizer, "read_object", counting)
+    (bare / "tokenizer.json").write_text("{}")
+    for name in ("fp32", "int8-fused", "int4-fused"):
+        check_tokenizer(bare, CompileOptions(), load_recipe(name), ())
+    assert seen == ["tokenizer.json"]
+    (bare / "tokenizer.json").write_text("{]")
+    with pytest.raises(InputError, match="not readable as JSON"):
+        check_tokenizer(bare, CompileOptions(), load_recipe("fp32"), ())
 
 
 def test_training(optc: Optc, bare: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -110,6 +111,7 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What was done with the one reference."""
     done: list[str] = []
     opened = SimpleNamespace(close=lambda: done.append("close"))
+    importlib.import_module("optc.reference.two_streams")  # else it would import the fake for good
     monkeypatch.setattr(blockwise, "BlockwiseReference", lambda model, threads: opened)
     yield done
     assert done in ([], ["close"])

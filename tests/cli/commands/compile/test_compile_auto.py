@@ -15,7 +15,9 @@ from optc.artifact import Artifact
 from optc.backend import BuildOptions
 from optc.driver.compiling import compile as compiling
 from optc.driver.judging.judge import Judgement
-from optc.driver.ladder import few_windows
+from optc.driver.ladder import few_windows, next_rung
+from optc.driver.ladder.options import LadderOptions
+from optc.driver.ladder.predict import Predictions, predict_rungs
 from optc.errors import GateError
 from optc.gates.measure import judge
 from optc.roofline.costs import KernelCost, StepCosts
@@ -216,6 +218,28 @@ def test_a_failed_gate_of_a_named_recipe_names_what_is_likely_to_hold(
     assert " times the bytes, " in outcome.err
     assert "--recipe auto finds and proves the fastest recipe" in outcome.err
     assert nothing_left(tmp_path)
+
+
+def test_only_what_may_be_named_is_predicted(
+    compile_auto: Optc,
+    optc: Optc,
+    tiny_model: Path,
+    tmp_path: Path,
+    losses: dict[str, float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    losses["int8-fused"] = 0.0445
+    seen: list[str] = []
+
+    def counting(imported: Any, ladder: LadderOptions, **known: Any) -> Predictions:
+        seen.extend(one.recipe.name for one in ladder.compiles)
+        return predict_rungs(imported, ladder, **known)
+
+    monkeypatch.setattr(next_rung, "predict_rungs", counting)
+    outcome = optc("compile", tiny_model, "--recipe", "int8-fused", "-o", tmp_path / "out/a")
+    assert "int8-a16 is likely to hold" in outcome.err
+    assert {"int8-fused", "int8-a16"} < set(seen)
+    assert not {"int4-fast", "int2-fused", "mixed-3"} & set(seen)
 
 
 def test_the_ladder_can_be_seen_before(
