@@ -62,6 +62,9 @@ class KVCache(Pass):
         recent: With int4 pools, how many of its latest tokens a row reads from int8 pools of their
             own, as if of a layer with a window of so many; 0: none (ADR 0137). Pools of other types
             go without.
+        int8_window: With int4 pools, layers whose rows see at most so many tokens have int8 pools
+            instead: their memory does not grow with the context, and int4 would lose much for
+            little. 0: none.
     """
 
     name: ClassVar[str] = "kv-cache"
@@ -75,12 +78,14 @@ class KVCache(Pass):
     tree: bool = False
     query_bits: int = 0
     recent: int = 0
+    int8_window: int = 0
 
     def __post_init__(self) -> None:
         """Refuse other types.
 
         Raises:
-            InputError: ``dtype`` or ``query_bits`` is none that there is; ``recent`` is negative.
+            InputError: ``dtype`` or ``query_bits`` is none that there is; ``recent`` or
+                ``int8_window`` is negative.
             UnsupportedError: ``dtype`` has too few bits to be worth its loss.
         """
         if self.dtype in _TOO_FEW_BITS:
@@ -93,8 +98,9 @@ class KVCache(Pass):
         self.check_option("dtype", _TYPES)
         hint = "8 rounds queries to int8 where pools hold int8, 0 does not"
         self.check_option("query_bits", (0, 8), hint)
-        if self.recent < 0:
-            raise InputError(f"recent={self.recent} is negative", where=f"pass {self.name}")
+        for option in ("recent", "int8_window"):
+            if (value := getattr(self, option)) < 0:
+                raise InputError(f"{option}={value} is negative", where=f"pass {self.name}")
 
     def requires(self, model: ir.Model) -> None:
         """The model has at least one attention.
@@ -122,8 +128,8 @@ class KVCache(Pass):
         """
         report = PassReport()
         attentions = [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]
-        recent = self.recent if self.dtype == "int4" else 0
-        kept = [kept_of(node, self.dtype, recent) for node in attentions]
+        recent, narrow = (self.recent, self.int8_window) if self.dtype == "int4" else (0, 0)
+        kept = [kept_of(node, self.dtype, recent, narrow) for node in attentions]
         windows = windows_of(kept)
         collapse(model)
         step = _replace_inputs(model.graph, tree=self.tree)
@@ -148,6 +154,7 @@ class KVCache(Pass):
         report.facts = {"groups": kv.stated()["groups"], "layers": len(attentions)}
         report.facts |= {"dtype": self.dtype, "query_bits": self.query_bits, "tree": self.tree}
         report.facts |= {"recent": recent} if recent else {}
+        report.facts |= {"int8_window": narrow} if narrow else {}
         return report
 
 

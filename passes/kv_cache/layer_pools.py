@@ -28,12 +28,19 @@ class Kept:
     recent: int = 0
 
 
-def kept_of(node: ir.Node, dtype: str, recent: int) -> Kept:
-    """What is kept of an ``optc::Attention``; a layer whose rows see no more than ``recent`` tokens
-    needs the int8 pools alone."""
+def kept_of(node: ir.Node, dtype: str, recent: int = 0, int8_window: int = 0) -> Kept:
+    """The pools of an ``optc::Attention``.
+
+    Args:
+        node: The attention.
+        dtype: What pools hold.
+        recent: Tokens that int8 pools of their own hold beside int4 pools; 0: none.
+        int8_window: A layer whose rows see no more tokens has int8 pools alone instead of int4
+            pools; so has one whose rows see no more than ``recent``.
+    """
     sizes = (node.attributes.get_int(name, 0) for name in ("window", "chunk"))
     window = min(filter(None, sizes), default=0)
-    if recent and 0 < window <= recent:
+    if 0 < window <= max(recent, int8_window):
         return Kept(window, RECENT_TYPE)
     return Kept(window, dtype, recent)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -47,6 +49,28 @@ kv_dtype: string = int4, query_bits = 0, recent = 16, recent_group = 1, recent_l
 k_pool.1, v_pool.1)
         o.wanted = Gather <axis = 0> (o, logit_rows)
         logits = MatMul (o.wanted, head)"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "types"),
+    [
+        ({"int8_window": 12}, ["int4", "int8", "int8"]),
+        ({"int8_window": 11}, ["int4", "int4", "int8"]),
+        ({"int8_window": 4}, ["int4", "int4", "int4"]),
+        ({"int8_window": 12, "recent": 6}, ["int4", "int8", "int8", "int8"]),
+        ({"int8_window": 12, "dtype": "bfloat16"}, ["bfloat16"] * 3),
+    ],
+)
+def test_layers_with_a_narrow_window_have_int8_pools(
+    options: dict[str, Any], types: list[str]
+) -> None:
+    model = dense_model(SHAPE)
+    report = checked_run(KVCache(**{"dtype": "int4", **options}), model)
+    assert [layer.dtype for layer in RaggedStep.of(model).kv.layers] == types
+    stated = {"int8_window": 12} if types[1] == "int8" else {}
+    assert {k: v for k, v in report.facts.items() if k == "int8_window"} == (
+        stated or ({} if "dtype" in options else {"int8_window": options["int8_window"]})
     )
 
 
@@ -121,5 +145,6 @@ def test_pools_of_other_types_go_without() -> None:
 
 
 def test_a_negative_number_of_tokens_is_refused() -> None:
-    with pytest.raises(InputError, match="recent=-1 is negative"):
-        KVCache(dtype="int4", recent=-1)
+    for option in ("recent", "int8_window"):
+        with pytest.raises(InputError, match=f"{option}=-1 is negative"):
+            KVCache(dtype="int4", **{option: -1})
