@@ -9,24 +9,13 @@ from pathlib import Path
 from optc.errors import InputError
 from optc.pipeline import registry
 from optc.pipeline.base import Pass
+from optc.pipeline.phase import Effect, Phase
 from optc.recipe import Recipe
 
 #: The pass that drops tokens which a text does not use.
 TRIMS = "vocab-trim"
 #: The pass that takes out neurons where a budget is then better spent.
 TO_BUDGET = "prune-to-budget"
-#: Those that take out whole structures to a target of their own.
-STRUCTURES = ("prune-depth", "prune-residual", "prune-heads", "prune-width")
-#: All that prune, tokens apart; and all that run the model over a text.
-PRUNING = (*STRUCTURES, TO_BUDGET, "prune-weights")
-#: Those that may change the basis, the scale or the width of the last hidden states.
-REBASING = ("rotate", "smooth", "prune-residual")
-READ_TEXT = (
-    *PRUNING,
-    *("calibrate", "balance-keys", "allocate-bits", "allocate-activations", "propagate-errors"),
-)
-#: Passes that rotate what is quantized: formats are chosen for the rotated weights.
-_ROTATING = ("rotate-kv", "rotate-activations")
 
 
 def with_adapters(recipe: Recipe, text: str) -> Recipe:
@@ -51,12 +40,12 @@ def with_adapters(recipe: Recipe, text: str) -> Recipe:
             where="--adapters",
             hint="override it with --set adapters.max=8",
         )
-    if _runs(recipe, "balance-keys"):
+    if (scales := _first(recipe, Effect.RESCALES_PROJECTIONS)) is not None:
         raise InputError(
             f"the recipe {recipe.name!r} scales projections of queries and keys, for which no "
             "adapter was trained",
             where="--adapters",
-            hint="take a recipe without balance-keys, such as int4-fused",
+            hint=f"take a recipe without {scales.name}, such as int4-fused",
         )
     added = registry.passes()["adapters"].from_options(options)
     return _with_passes(recipe, (*recipe.pipeline.passes, added))
@@ -95,13 +84,13 @@ def with_hidden_states(recipe: Recipe) -> Recipe:
     """
     if not _runs(recipe, "kv-cache"):
         raise InputError(f"the recipe {recipe.name!r} has no pass kv-cache", where="--eagle")
-    other = next((name for name in REBASING if _runs(recipe, name)), None)
+    other = _first(recipe, Effect.REBASES_HIDDEN)
     if other is not None:
         raise InputError(
-            f"pass {other} of the recipe {recipe.name!r} gives hidden states a scale or a basis "
-            "for which no layer was trained",
+            f"pass {other.name} of the recipe {recipe.name!r} gives hidden states a scale or a "
+            "basis for which no layer was trained",
             where="--eagle",
-            hint=f"take a recipe without {other}",
+            hint=f"take a recipe without {other.name}",
         )
     if _runs(recipe, "hidden-states"):
         return recipe
@@ -134,10 +123,7 @@ def with_budget(recipe: Recipe, text: str) -> Recipe:
     changed = _with_bits(recipe, {"budget": budget})
     if not comma or _runs(changed, TO_BUDGET):
         return changed
-    whole = list(changed.pipeline.passes)
-    earlier = {one.name for one in registry.pass_groups()["canonicalize"]}
-    earlier |= {TRIMS, *STRUCTURES}
-    place = next(i for i, one in enumerate(whole) if one.name not in earlier)
+    whole, place = changed.pipeline.passes, changed.pipeline.behind(Phase.STRUCTURE)
     added = registry.passes()[TO_BUDGET].from_options({})
     return _with_passes(changed, [*whole[:place], added, *whole[place:]])
 
@@ -158,15 +144,8 @@ def _with_bits(recipe: Recipe, options: Mapping[str, object]) -> Recipe:
             hint="take mixed-4, or one with quantize-weights.group_scales=int",
         )
     added = registry.passes()["allocate-bits"].from_options(options)
-    whole, leading = list(recipe.pipeline.passes), _leading()
-    place = next(i for i, one in enumerate(whole) if one.name not in leading)
+    whole, place = recipe.pipeline.passes, recipe.pipeline.behind(Phase.STATISTICS)
     return _with_passes(recipe, [*whole[:place], added, *whole[place:]])
-
-
-def _leading() -> set[str]:
-    """Passes that come before the choice of formats."""
-    names = {one.name for one in registry.pass_groups()["canonicalize"]}
-    return names | {*PRUNING, *REBASING, *_ROTATING, "calibrate"}
 
 
 def with_structures_pruned(recipe: Recipe, shares: Mapping[str, float | None]) -> Recipe:
@@ -179,15 +158,13 @@ def with_structures_pruned(recipe: Recipe, shares: Mapping[str, float | None]) -
     Raises:
         InputError: The recipe prunes so already.
     """
-    known, leading = registry.passes(), {TRIMS}
-    leading |= {one.name for one in registry.pass_groups()["canonicalize"]}
+    known = registry.passes()
     added = [
         known[name].from_options({"target": f"{share:g}x"})
         for name, share in shares.items()
         if share is not None
     ]
-    whole = list(recipe.pipeline.passes)
-    place = next((i for i, one in enumerate(whole) if one.name not in leading), len(whole))
+    whole, place = recipe.pipeline.passes, recipe.pipeline.behind(Phase.VOCABULARY)
     return _with_passes(recipe, [*whole[:place], *added, *whole[place:]])
 
 
@@ -206,7 +183,7 @@ def with_calibration(
     path = "" if text is None else str(text)
     options = {"text": path, "folder": str(folder), "sha256": sha256, "cache": cache}
     passes = [
-        one.with_options(options) if one.name in READ_TEXT else one
+        one.with_options(options) if one.has(Effect.READS_TEXT) else one
         for one in recipe.pipeline.passes
     ]
     return _with_passes(recipe, passes)
@@ -217,7 +194,7 @@ def with_calibration_cache(recipe: Recipe, folder: Path) -> Recipe:
     cache."""
     passes = [
         one.with_options({"cache": str(folder)})
-        if one.name in READ_TEXT and not getattr(one, "cache", "")
+        if one.has(Effect.READS_TEXT) and not getattr(one, "cache", "")
         else one
         for one in recipe.pipeline.passes
     ]
@@ -233,24 +210,33 @@ def with_vocabulary(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
         folder: Has the list, the tokenizer, and a ``config.json`` with its BOS and EOS.
         sha256: Of the list, in hex.
     """
-    own: dict[str, dict[str, object]] = {name: {"folder": str(folder)} for name in READ_TEXT}
-    own[TRIMS] = {"folder": str(folder), "sha256": sha256}
-    passes = [one.with_options(own.get(one.name, {})) for one in recipe.pipeline.passes]
+    own = {"folder": str(folder), "sha256": sha256}
+    passes = []
+    for one in recipe.pipeline.passes:
+        if one.has(Effect.REMOVES_TOKENS):
+            one = one.with_options(own)
+        elif one.has(Effect.READS_TEXT):
+            one = one.with_options({"folder": str(folder)})
+        passes.append(one)
     return _with_passes(recipe, passes)
 
 
 def trims(recipe: Recipe) -> bool:
     """Whether the recipe trims the vocabulary to that of a text."""
-    return _runs(recipe, TRIMS)
+    return recipe.pipeline.has(Effect.REMOVES_TOKENS)
 
 
 def calibrates(recipe: Recipe) -> bool:
     """Whether the recipe has a pass that wants a text."""
-    return any(_runs(recipe, name) for name in READ_TEXT)
+    return recipe.pipeline.has(Effect.READS_TEXT)
 
 
 def _runs(recipe: Recipe, name: str) -> bool:
     return any(one.name == name for one in recipe.pipeline.passes)
+
+
+def _first(recipe: Recipe, effects: Effect) -> Pass | None:
+    return next((one for one in recipe.pipeline.passes if one.has(effects)), None)
 
 
 def _with_passes(recipe: Recipe, passes: Sequence[Pass]) -> Recipe:

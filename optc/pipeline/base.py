@@ -12,6 +12,7 @@ import onnx_ir as ir
 from optc.errors import InputError
 from optc.forms.form import Form
 from optc.pipeline.option_values import kind_text, read_value, shortened, value_text
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.work import Work
 
 #: Metadata of a field that says where something lies on this machine: such an option is taken, and
@@ -80,23 +81,27 @@ class Pass:
     ``name`` is the kebab-case name in recipes. ``required`` says that firing zero times fails
     the compile with the nearest miss: without the pass, the result would be another one than the
     recipe promises. ``expected`` says that it is a warning: the result is the same, only slower. A
-    recipe's ``required: true`` and ``optional: true`` go before both. ``takes`` are the forms
-    of a model that the pass works on, none for any; ``gives`` is the form that it makes, None if
-    the form stays.
+    recipe's ``required: true`` and ``optional: true`` go before both. ``phase`` and ``effects`` say
+    what the pass is for and what it does to a model, so that nobody needs its name for that.
+    ``takes`` are the forms of a model that the pass works on, none for any; ``gives`` is the form
+    that it makes, None if the form stays.
     """
 
     name: ClassVar[str]
     required: ClassVar[bool] = False
     expected: ClassVar[bool] = False
-    #: Behind it keys and values lie in other channels, scales or layers than before.
-    moves_kv: ClassVar[bool] = False
-    #: Behind it keys and values are turned, by matrices that depend on its options alone.
-    turns_kv: ClassVar[bool] = False
+    phase: ClassVar[Phase] = Phase.FUSION
+    effects: ClassVar[Effect] = Effect.NONE
     takes: ClassVar[tuple[type[Form], ...]] = ()
     gives: ClassVar[type[Form] | None] = None
     #: Names of passes that must have run before / must not have run before.
     after: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def has(cls, effects: Effect) -> bool:
+        """Whether it has one of ``effects``."""
+        return bool(cls.effects & effects)
 
     def requires(self, model: ir.Model) -> None:
         """Check preconditions; raise `optc.errors.InputError` naming what is missing."""

@@ -14,6 +14,7 @@ from optc.forms.form import Form
 from optc.ir.functions import prune_functions
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.instruments import Instrument
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.record import PassRecord
 
 #: What a recipe says of any pass: that firing zero times is no error and no warning, or an error.
@@ -35,6 +36,15 @@ class Pipeline:
     passes: tuple[Pass, ...]
     optional: frozenset[str] = frozenset()
     required: frozenset[str] = frozenset()
+
+    def has(self, effects: Effect) -> bool:
+        """Whether a pass has one of ``effects``."""
+        return any(one.has(effects) for one in self.passes)
+
+    def behind(self, phase: Phase) -> int:
+        """The place before the first pass of a phase that comes later than ``phase``."""
+        found = (i for i, one in enumerate(self.passes) if one.phase > phase)
+        return next(found, len(self.passes))
 
     def spec(self) -> str:
         """The pipeline as text, for people: ``canonicalize,quantize-weights{bits=4}``."""
@@ -143,7 +153,7 @@ class Pipeline:
         prune_functions(model)
         warning = f"pass {one.name}: {_miss(report)}" if idle and one.expected else ""
         seconds = time.perf_counter() - start
-        return PassRecord(index, one.name, one.spec(), seconds, report, warning)
+        return PassRecord(index, one.name, one.spec(), seconds, report, warning, one.effects)
 
 
 def _miss(report: PassReport) -> str:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from optc.pipeline.base import PassReport
+from optc.pipeline.phase import Effect
 
 
 @dataclass(frozen=True)
 class PassRecord:
     """One pass that ran: its place in the pipeline, what it did and how long it took.
 
-    ``warning`` is one sentence where it should have found something to rewrite, else empty.
+    ``warning`` is one sentence where it should have found something to rewrite, else empty;
+    ``effects`` are the pass's.
     """
 
     index: int
@@ -21,6 +23,7 @@ class PassRecord:
     seconds: float
     report: PassReport
     warning: str = ""
+    effects: Effect = Effect.NONE
 
     def to_json(self) -> dict[str, Any]:
         """For reports."""

@@ -19,6 +19,7 @@ from optc.options import CompileOptions
 from optc.options.training_options import TrainingOptions
 from optc.pipeline import registry
 from optc.pipeline.entries import read_pipeline
+from optc.pipeline.phase import Phase
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from optc.progress import Progress, telling
@@ -172,9 +173,7 @@ def _pipeline(folder: Path, asked: TrainingOptions) -> tuple[Pipeline, list[str]
 
 def _leading(pipeline: Pipeline) -> int:
     """How many of the first passes lead to the dense form."""
-    names = {one.name for one in registry.pass_groups()[CANONICALIZE]}
-    found = (i for i, one in enumerate(pipeline.passes) if one.name not in names)
-    return next(found, len(pipeline.passes))
+    return pipeline.behind(Phase.CANONICAL)
 
 
 def _lower(

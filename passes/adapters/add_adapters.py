@@ -18,6 +18,7 @@ from optc.ir.graph import constant, remove_unused, width
 from optc.ir.linear import find_linear
 from optc.ir.sources import sources_of
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Phase
 
 #: Ranks are rounded up to a multiple of this, a vector of the kernels.
 RANK_MULTIPLE = 16
@@ -41,6 +42,7 @@ class AddAdapters(Pass):
     """
 
     name: ClassVar[str] = "adapters"
+    phase: ClassVar[Phase] = Phase.ADDITION
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = RaggedStep

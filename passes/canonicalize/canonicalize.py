@@ -25,6 +25,7 @@ from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
 from optc.passes.canonicalize.slices_to_split import SlicesToSplit
 from optc.passes.canonicalize.tables_to_angles import TablesToAngles
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 #: The steps in order; each is a pass of its own.
 STEPS: tuple[Pass, ...] = (
@@ -50,6 +51,8 @@ class Canonicalize(Pass):
     """Run `STEPS` and check that nothing but the dense form is left."""
 
     name: ClassVar[str] = "canonicalize"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Exported,)
     gives: ClassVar[type[Form]] = Dense

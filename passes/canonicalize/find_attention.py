@@ -17,6 +17,7 @@ from optc.passes.canonicalize.spelled.match import match
 from optc.passes.canonicalize.spelled.pattern import Pattern
 from optc.passes.canonicalize.spelled.region import ForeignError
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class FindAttention(Pass):
     """
 
     name: ClassVar[str] = "find-attention"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     required: ClassVar[bool] = True
 
     def run(self, model: ir.Model) -> PassReport:

@@ -25,6 +25,7 @@ from optc.passes.canonicalize.dataflow import (
 )
 from optc.passes.canonicalize.heads import Heads, fold, heads_of, split
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class FindNorms(Pass):
     """
 
     name: ClassVar[str] = "find-norms"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

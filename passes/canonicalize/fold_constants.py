@@ -17,6 +17,7 @@ from optc.ir.functions import DOMAIN
 from optc.ir.graph import remove_unused
 from optc.ir.weights import LazyWeight
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 #: Elements of an operand or result up to which a node is folded.
 _LIMIT = 1024
@@ -31,6 +32,8 @@ class FoldConstants(Pass):
     """
 
     name: ClassVar[str] = "fold-constants"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place; the count is by how many nodes the graph shrank."""

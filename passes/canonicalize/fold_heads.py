@@ -20,6 +20,7 @@ from optc.passes.canonicalize.dataflow import (
     substitute,
 )
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 _UNARY = ("Cast", "Neg", "Tanh", "Sigmoid", "Identity")
 _BINARY = ("Mul", "Div", "Add", "Sub")
@@ -35,6 +36,8 @@ class FoldHeads(Pass):
     """
 
     name: ClassVar[str] = "fold-heads"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place; one walk in graph order sees operands already rewritten."""

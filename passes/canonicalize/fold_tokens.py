@@ -20,6 +20,7 @@ from optc.passes.canonicalize.dataflow import (
     substitute,
 )
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 #: Operators that take any number of leading axes as they are.
 _ANY_RANK = frozenset(
@@ -53,6 +54,8 @@ class FoldTokens(Pass):
     """
 
     name: ClassVar[str] = "fold-tokens"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place; the count is of the reshapes of case 3."""

@@ -24,6 +24,7 @@ from optc.passes.canonicalize.dataflow import (
     substitute,
 )
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
     "Add": np.add,
@@ -47,6 +48,8 @@ class FoldWeights(Pass):
     """
 
     name: ClassVar[str] = "fold-weights"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -34,6 +34,7 @@ from optc.passes.canonicalize.probing.region import (
     region_of,
 )
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 Tables = dict[tuple[tuple[float, ...], float], tuple[ir.Value, ir.Value]]
 
@@ -57,6 +58,8 @@ class ProbeHeads(Pass):
     """
 
     name: ClassVar[str] = "probe-heads"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -19,6 +19,7 @@ from optc.passes.canonicalize.dataflow import (
     uses,
 )
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 _NEUTRAL = {"Mul": 1.0, "Div": 1.0, "Add": 0.0, "Sub": 0.0}
 
@@ -36,6 +37,8 @@ class RemoveNoOps(Pass):
     """
 
     name: ClassVar[str] = "remove-no-ops"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -11,6 +11,7 @@ from optc.ir.functions import is_op
 from optc.ir.graph import int_initializer, remove_unused
 from optc.passes.canonicalize.dataflow import dims, insert, last_axis_range, substitute, uses
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class SlicesToSplit(Pass):
     """
 
     name: ClassVar[str] = "slices-to-split"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

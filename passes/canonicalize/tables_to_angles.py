@@ -15,6 +15,7 @@ from optc.ir.graph import constant, constant_ints, remove_unused
 from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize.dataflow import dims, operand, producer, rank, substitute
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 Float64 = npt.NDArray[np.float64]
 
@@ -32,6 +33,8 @@ class TablesToAngles(Pass):
     """
 
     name: ClassVar[str] = "tables-to-angles"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

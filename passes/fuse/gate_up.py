@@ -12,6 +12,7 @@ from optc.ir.graph import remove_unused, replace_node, width
 from optc.ir.linear import linear_of, merge_linears
 from optc.passes.fuse.gates import Gate, find_gate
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class FuseGateUp(Pass):
     """
 
     name: ClassVar[str] = "fuse-gate-up"
+    phase: ClassVar[Phase] = Phase.FUSION
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     expected: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "quantize-static")
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from optc.ir.functions import DOMAIN, AttributeValue, attributes_of, is_op, make_node
 from optc.ir.graph import replace_node
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class FuseNormQuantize(Pass):
     """
 
     name: ClassVar[str] = "fuse-norm-quantize"
+    phase: ClassVar[Phase] = Phase.FUSION
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     expected: ClassVar[bool] = True
     after: ClassVar[tuple[str, ...]] = ("quantize-weights",)
 

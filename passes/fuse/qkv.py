@@ -11,6 +11,7 @@ from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import constant_ints, int_initializer, is_constant, remove_unused, width
 from optc.ir.linear import Linear, linear_of, merge_linears
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 ATTENTIONS = ("Attention", "PagedAttention")
 
@@ -27,6 +28,8 @@ class FuseQKV(Pass):
     """
 
     name: ClassVar[str] = "fuse-qkv"
+    phase: ClassVar[Phase] = Phase.FUSION
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     expected: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "quantize-static")
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import is_constant
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 _NORMS = ("RMSNormalization", "LayerNormalization")
 
@@ -22,6 +23,8 @@ class FuseResidualNorm(Pass):
     """
 
     name: ClassVar[str] = "fuse-residual-norm"
+    phase: ClassVar[Phase] = Phase.FUSION
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     expected: ClassVar[bool] = True
 
     def run(self, model: ir.Model) -> PassReport:

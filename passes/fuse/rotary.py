@@ -12,6 +12,7 @@ from optc.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class FuseRotary(Pass):
     """
 
     name: ClassVar[str] = "fuse-rotary"
+    phase: ClassVar[Phase] = Phase.FUSION
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     expected: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
 

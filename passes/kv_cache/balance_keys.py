@@ -16,6 +16,7 @@ from optc.passes.quantize.folding.scaled_pairs import scalable
 from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.work import Work
 from optc.reference.observers import BlockValues, Watcher
 from optc.reference.partition import Block
@@ -42,7 +43,8 @@ class BalanceKeys(ReadsText):
     """
 
     name: ClassVar[str] = "balance-keys"
-    moves_kv: ClassVar[bool] = True
+    phase: ClassVar[Phase] = Phase.BASIS
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.MOVES_KV | Effect.RESCALES_PROJECTIONS
     #: the projections are three layers yet, and float
     before: ClassVar[tuple[str, ...]] = ("fuse-qkv", "quantize-weights", "cast-weights")
 

@@ -15,6 +15,7 @@ from optc.ir.functions import is_op
 from optc.ir.graph import width
 from optc.ir.linear import Linear, head_of
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class HiddenStates(Pass):
     rows: str = "all"
 
     name: ClassVar[str] = "hidden-states"
+    phase: ClassVar[Phase] = Phase.ADDITION
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = RaggedStep

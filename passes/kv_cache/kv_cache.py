@@ -25,6 +25,7 @@ from optc.passes.kv_cache.layer_pools import (
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 #: Types of paged pools.
 _TYPES = ("float32", "bfloat16", "float16", "int8", "int4")
@@ -68,6 +69,8 @@ class KVCache(Pass):
     """
 
     name: ClassVar[str] = "kv-cache"
+    phase: ClassVar[Phase] = Phase.CACHE
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     gives: ClassVar[type[Form]] = RaggedStep

@@ -21,6 +21,7 @@ from optc.ir.linear import Linear, head_of
 from optc.ir.weights import LazyWeight, concatenate_rows
 from optc.passes.quantize.kept_rows import leave
 from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.pipeline.phase import Phase
 from optc.reference.calibration import calibration_of
 
 
@@ -41,6 +42,7 @@ class MedusaHeads(Pass):
     """
 
     name: ClassVar[str] = "medusa-heads"
+    phase: ClassVar[Phase] = Phase.ADDITION
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = RaggedStep

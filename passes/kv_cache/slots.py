@@ -16,6 +16,7 @@ from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import int_initializer, is_constant, remove_unused, replace_node
 from optc.passes.kv_cache.slot_attention import add_slots, unmerged
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 _ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
 #: Inputs of the ragged step that go away, besides the pools.
@@ -38,6 +39,8 @@ class KVSlots(Pass):
     """
 
     name: ClassVar[str] = "kv-slots"
+    phase: ClassVar[Phase] = Phase.CACHE
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = StaticKV

@@ -25,6 +25,7 @@ from optc.passes.quantize.statistics import (
     INPUT_RANGE,
 )
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect
 from optc.pipeline.work import Work
 from optc.reference.calibration import (
     CalibrationStore,
@@ -55,6 +56,7 @@ class Calibrate(ReadsText):
     """
 
     name: ClassVar[str] = "calibrate"
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "quantize-static", "cast-weights")
     hessians: bool = False
     channels: bool = False

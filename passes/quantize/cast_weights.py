@@ -17,6 +17,7 @@ from optc.ir.sources import sources_metadata
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.sample import sample_nodes
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class CastWeights(Pass):
     """
 
     name: ClassVar[str] = "cast-weights"
+    phase: ClassVar[Phase] = Phase.ROUNDING
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     required: ClassVar[bool] = True
 
     dtype: str = "bfloat16"

@@ -13,6 +13,7 @@ from optc.errors import InputError, UnsupportedError
 from optc.ir.graph import add_initializer, constant, remove_unused
 from optc.ir.weights import Array, LazyWeight
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 _TYPES = {
     "float16": (ir.DataType.FLOAT16, np.dtype(np.float16)),
@@ -38,6 +39,8 @@ class ComputeType(Pass):
     """
 
     name: ClassVar[str] = "compute-type"
+    phase: ClassVar[Phase] = Phase.ENGINE
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     required: ClassVar[bool] = True
 
     dtype: str = "float16"

@@ -28,6 +28,7 @@ from optc.passes.quantize.gptq.weights import KEPT, Factors
 from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.static_scales import beyond_scales, storable
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Phase
 from optc.reference.calibration import calibration_of
 
 
@@ -83,6 +84,7 @@ class QuantizeStatic(Pass):
     """
 
     name: ClassVar[str] = "quantize-static"
+    phase: ClassVar[Phase] = Phase.ROUNDING
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     after: ClassVar[tuple[str, ...]] = ("calibrate",)

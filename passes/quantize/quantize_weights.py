@@ -29,6 +29,7 @@ from optc.passes.quantize.quantized_layers import QuantizedLayers
 from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 
@@ -90,6 +91,8 @@ class QuantizeWeights(Pass):
     """
 
     name: ClassVar[str] = "quantize-weights"
+    phase: ClassVar[Phase] = Phase.ROUNDING
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "cast-weights")
     required: ClassVar[bool] = True
 

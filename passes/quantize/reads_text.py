@@ -18,6 +18,7 @@ from optc.ir.graph import width
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.recall import Recall, calibration_key
 from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import calibration_of
 
 
@@ -35,6 +36,8 @@ class ReadsText(Pass):
         window_tokens: Tokens of each.
     """
 
+    phase: ClassVar[Phase] = Phase.STATISTICS
+    effects: ClassVar[Effect] = Effect.READS_TEXT
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
 

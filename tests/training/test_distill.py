@@ -21,6 +21,7 @@ from optc.ir.tensors import model_tensors
 from optc.options.training_options import DistillOptions
 from optc.pipeline import registry
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.progress import no_progress
 from optc.training import memory, session
 from optc.training.distill import distill
@@ -34,6 +35,8 @@ class PruneTest(Pass):
     """Removes every second neuron of each MLP; with ``masks`` it sets weights to zero instead."""
 
     name: ClassVar[str] = "prune-test"
+    phase: ClassVar[Phase] = Phase.STRUCTURE
+    effects: ClassVar[Effect] = Effect.REMOVES_WEIGHTS
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     masks: bool = False

@@ -10,13 +10,12 @@ import onnx_ir as ir
 from optc.driver.compiling.limits import check_passes
 from optc.driver.compiling.options import ResolvedOptions
 from optc.errors import InputError
-from optc.pipeline import registry as pass_registry
 from optc.pipeline.instruments import Instrument, dump_to
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from optc.process_memory import give_back_freed
 from optc.progress import telling
-from optc.recipe_additions import READ_TEXT, TRIMS
 from optc.reference.calibration import calibration_of, own_calibration
 
 #: The group of passes whose result, the dense form, is what gates compare with.
@@ -46,7 +45,7 @@ class Lowered:
     @property
     def read_text(self) -> bool:
         """True if a pass that wants a text had something to learn from it."""
-        reports = [run.report for run in self.runs if run.name in READ_TEXT]
+        reports = [run.report for run in self.runs if run.effects & Effect.READS_TEXT]
         return any(report.facts.get("tokens") != 0 for report in reports)
 
     @property
@@ -134,12 +133,12 @@ def _pipeline(options: ResolvedOptions) -> tuple[Pipeline, int]:
     """The recipe's pipeline, and how many of its first passes lead to the dense form, with the
     vocabulary that is wanted."""
     pipeline = options.recipe.pipeline
-    dense = {TRIMS, *(p.name for p in pass_registry.pass_groups()[CANONICALIZE])}
-    names = [one.name for one in pipeline.passes]
-    leading = next((i for i, name in enumerate(names) if name not in dense), len(names))
-    if TRIMS in names[leading:]:
+    leading = pipeline.behind(Phase.VOCABULARY)
+    rest = pipeline.passes[leading:]
+    late = next((one.name for one in rest if one.has(Effect.REMOVES_TOKENS)), None)
+    if late is not None:
         raise InputError(
-            f"pass {TRIMS} comes behind {names[leading]}, and gates would compare other tokens",
+            f"pass {late} comes behind {rest[0].name}, and gates would compare other tokens",
             where=f"recipe {options.recipe.name}",
             hint=f"put it directly behind {CANONICALIZE}",
         )

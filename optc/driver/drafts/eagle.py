@@ -18,6 +18,7 @@ from optc.driver.drafts.eagle_layer import layer_weights, make_draft_layer
 from optc.importer.eagle import digest_eagle
 from optc.pipeline import registry
 from optc.pipeline.base import Pass
+from optc.pipeline.phase import Phase
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -27,10 +28,8 @@ if TYPE_CHECKING:
 ROLE = "eagle"
 #: Bits of the layer's own weights, and the size of their groups where the recipe has none.
 BITS, GROUP_SIZE = 4, 32
-#: Groups of passes that fuse and page, and passes that round; all others prepare the target's own
-#: weights by a text.
-_GROUPS = ("canonicalize", "fuse")
-_KEPT = ("kv-cache", "quantize-weights", "cast-weights")
+#: Passes that fuse, page and round; all others prepare the target's own weights by a text.
+_KEPT = (Phase.CANONICAL, Phase.FUSION, Phase.CACHE, Phase.ROUNDING)
 
 
 def build_eagle(
@@ -79,13 +78,11 @@ def layer_recipe(recipe: Recipe, layer: ir.Model) -> Recipe:
     """The recipe of the layer beside a target of ``recipe``: the same fusions, keys and values, and
     the head's own bits, so that both read one copy of it. Its other weights are rounded to the
     nearest of 4 bits: no statistics are known of their inputs."""
-    groups = registry.pass_groups()
-    kept = {*_KEPT, *(one.name for group in _GROUPS for one in groups[group])}
     passes: list[Pass] = []
     for one in recipe.pipeline.passes:
         if one.name == "quantize-weights":
             passes.append(_in_few_bits(one, layer))
-        elif one.name in kept:
+        elif one.phase in _KEPT:
             passes.append(one)
     # Of a prompt the layer's keys and values are wanted, and a guess behind its last row.
     added = registry.passes()["hidden-states"].from_options({"rows": "logits"})

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from optc.driver.compiling.built_engine import BuiltEngine
 from optc.executable.shared_kv import can_share
+from optc.pipeline.phase import Effect
 from optc.recipe import Recipe
 
 
@@ -14,11 +15,10 @@ def means_the_same(target: Recipe, draft: Recipe) -> bool:
     """Whether each layer of a draft that ``draft`` makes of the model has the keys and values that
     it has where ``target`` is run, but for rounding: no pass of either moves them to other
     channels, scales or layers, and both turn them alike."""
-    if any(one.moves_kv for recipe in (target, draft) for one in recipe.pipeline.passes):
+    both = [recipe.pipeline for recipe in (target, draft)]
+    if any(one.has(Effect.MOVES_KV) for one in both):
         return False
-    mine, other = (
-        [one.spec() for one in recipe.pipeline.passes if one.turns_kv] for recipe in (target, draft)
-    )
+    mine, other = ([p.spec() for p in one.passes if p.has(Effect.TURNS_KV)] for one in both)
     return mine == other
 
 

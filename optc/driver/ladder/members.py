@@ -17,13 +17,12 @@ from optc.errors import InputError
 from optc.options import CompileOptions
 from optc.pipeline import registry as pass_registry
 from optc.pipeline.entries import check_pass
+from optc.pipeline.phase import Effect
 from optc.recipe import Recipe, load_recipe
 from optc.recipe_additions import trims
 
 #: Stands for all general recipes among the names of ``--ladder``.
 ALL = "all"
-#: Group of the passes that take something out of the model.
-_REMOVING = "prune"
 #: A recipe, and where it came from.
 _Found = tuple[str | Path, Recipe]
 
@@ -76,8 +75,7 @@ def find_members(asked: CompileOptions, bounds: Sequence[str]) -> tuple[Member, 
 
 def is_general(recipe: Recipe) -> bool:
     """True if none of its passes takes anything out of the model."""
-    removing = {one.name for one in pass_registry.pass_groups().get(_REMOVING, ())}
-    return not any(_has(recipe, name) for name in removing)
+    return not recipe.pipeline.has(Effect.REMOVES_TOKENS | Effect.REMOVES_WEIGHTS)
 
 
 def general_recipes(backend: str) -> list[str]:

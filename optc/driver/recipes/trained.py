@@ -9,14 +9,13 @@ from pathlib import Path
 from optc.errors import InputError
 from optc.pipeline import registry
 from optc.pipeline.base import Pass
+from optc.pipeline.phase import Phase
 from optc.recipe import Recipe
 
 #: The pass that takes them.
 TRAINED = "trained-weights"
-#: How names of passes begin that remove weights: float ones enter behind the last of them.
-_PRUNING = ("prune-", "trim-")
-#: What rounds or casts weights: rounded ones enter before it.
-_ROUNDING = ("propagate-errors", "quantize-weights", "quantize-static", "cast-weights")
+#: Phases that float weights are trained behind: their last pass leaves the student.
+_BEFORE = (Phase.CANONICAL, Phase.STRUCTURE, Phase.SPARSITY)
 
 
 def with_trained(recipe: Recipe, folder: Path, sha256: str, *, rounded: bool) -> Recipe:
@@ -46,19 +45,13 @@ def with_trained(recipe: Recipe, folder: Path, sha256: str, *, rounded: bool) ->
 
 def float_weights_place(passes: Sequence[Pass]) -> int:
     """Behind the last pass that removes weights or leads to the dense form."""
-    leading = {one.name for one in registry.pass_groups()["canonicalize"]}
-    found = [
-        i for i, one in enumerate(passes) if one.name in leading or one.name.startswith(_PRUNING)
-    ]
+    found = [i for i, one in enumerate(passes) if one.phase in _BEFORE]
     return found[-1] + 1 if found else 0
 
 
 def rounded_weights_place(passes: Sequence[Pass], *, behind_errors: bool = False) -> int:
-    """Before what rounds, fuses or caches; with ``behind_errors`` behind ``propagate-errors``,
-    which leaves the graph of the dense form."""
-    groups = registry.pass_groups()
-    ends = {one.name for group in ("fuse", "kv_cache") for one in groups.get(group, ())}
-    ends |= set(_ROUNDING) - ({"propagate-errors"} if behind_errors else set())
-    ends -= {"balance-keys"}  # of the group kv_cache, on the dense form
-    found = [i for i, one in enumerate(passes) if one.name in ends]
+    """Before what rounds, fuses or caches; with ``behind_errors`` behind what corrects errors of
+    rounding, which leaves the graph of the dense form."""
+    last = Phase.CORRECTION if behind_errors else Phase.FORMATS
+    found = [i for i, one in enumerate(passes) if one.phase > last]
     return found[0] if found else len(passes)

@@ -14,6 +14,7 @@ from optc.ir.graph import add_initializer, constant_ints, int_initializer, remov
 from optc.ir.weights import LazyWeight, as_lazy
 from optc.passes.canonicalize.dataflow import dims, emit, insert, miss, operand, rank, substitute
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class FindExperts(Pass):
     """
 
     name: ClassVar[str] = "find-experts"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

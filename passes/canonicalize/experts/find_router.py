@@ -28,6 +28,7 @@ from optc.passes.canonicalize.dataflow import (
 )
 from optc.passes.canonicalize.experts.routing import Float32, Hints, Index, recognize
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 #: More nodes than any router has.
 _MOST_NODES = 60
@@ -69,6 +70,8 @@ class FindRouter(Pass):
     """
 
     name: ClassVar[str] = "find-router"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -34,6 +34,7 @@ from optc.passes.prune.structured.structures import PruneStructures
 from optc.passes.prune.structured.target import Amounts, Target
 from optc.passes.quantize.rotate.residual import NotTurnableError, Residual, find_residual
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect
 from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 from optc.reference.streams.gram import Float64
@@ -58,6 +59,7 @@ class PruneResidual(PruneStructures):
     """
 
     name: ClassVar[str] = "prune-residual"
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS | Effect.REBASES_HIDDEN
     before: ClassVar[tuple[str, ...]] = (*PruneStructures.before, "prune-residual")
 
     target: str = "0.9x"

@@ -27,6 +27,7 @@ from optc.passes.prune.structured.sublayers import (
 )
 from optc.passes.prune.structured.variants import measure_kl, zero_weight
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect
 from optc.pipeline.work import Work
 
 #: What goes as one: indices of sub-layers.
@@ -55,7 +56,7 @@ class PruneDepth(PruneStructures):
     """
 
     name: ClassVar[str] = "prune-depth"
-    moves_kv: ClassVar[bool] = True
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS | Effect.MOVES_KV
     before: ClassVar[tuple[str, ...]] = (
         *PruneStructures.before,
         *("prune-residual", "prune-width", "prune-heads", "prune-depth"),

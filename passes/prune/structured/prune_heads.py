@@ -23,6 +23,7 @@ from optc.passes.prune.structured.structures import PruneStructures, sizes_facts
 from optc.passes.prune.structured.taylor import TAYLOR, Gradients, gradients_bytes
 from optc.passes.prune.structured.variants import ChannelVariants
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect
 from optc.pipeline.work import Work
 
 #: A KV head: index of its attention, and of itself.
@@ -47,7 +48,7 @@ class PruneHeads(PruneStructures):
     """
 
     name: ClassVar[str] = "prune-heads"
-    moves_kv: ClassVar[bool] = True
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS | Effect.MOVES_KV
     before: ClassVar[tuple[str, ...]] = (*PruneStructures.before, "prune-heads")
 
     target: str = "0.9x"

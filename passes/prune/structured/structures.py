@@ -23,6 +23,7 @@ from optc.passes.prune.structured.target import Target
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 from optc.target import usable_threads
@@ -46,6 +47,8 @@ class PruneOnText(ReadsText):
         measured_windows: Of the windows, how many KL is measured on.
     """
 
+    phase: ClassVar[Phase] = Phase.STRUCTURE
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS
     before: ClassVar[tuple[str, ...]] = LATER
 
     windows: int = 64

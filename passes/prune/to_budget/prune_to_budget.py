@@ -28,6 +28,7 @@ from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect
 from optc.pipeline.work import Work
 from optc.reference.calibration import CalibrationStore
 
@@ -55,7 +56,7 @@ class PruneToBudget(PruneOnText):
     """
 
     name: ClassVar[str] = "prune-to-budget"
-    moves_kv: ClassVar[bool] = True
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS | Effect.MOVES_KV
     before: ClassVar[tuple[str, ...]] = LATER
 
     shares: tuple[float, ...] = (0.875, 0.75, 0.625, 0.5, 0.375, 0.25)

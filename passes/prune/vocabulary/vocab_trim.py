@@ -17,6 +17,7 @@ from optc.ir.graph import width
 from optc.ir.vocabulary import digest_ids, read_ids
 from optc.ir.weights import Array, RowReader, as_lazy, take_rows
 from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.reference.partition import partition
 
 
@@ -35,6 +36,8 @@ class VocabTrim(Pass):
     """
 
     name: ClassVar[str] = "vocab-trim"
+    phase: ClassVar[Phase] = Phase.VOCABULARY
+    effects: ClassVar[Effect] = Effect.REMOVES_TOKENS
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = (

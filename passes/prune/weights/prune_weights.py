@@ -23,6 +23,7 @@ from optc.passes.prune.weights.methods import CHANGE, CHOOSE, Method
 from optc.passes.quantize.propagate.stages import CorrectedStages, by_input
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.work import Work
 from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
 from optc.target import usable_threads
@@ -61,6 +62,8 @@ class PruneWeights(ReadsText):
     """
 
     name: ClassVar[str] = "prune-weights"
+    phase: ClassVar[Phase] = Phase.SPARSITY
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS
     before: ClassVar[tuple[str, ...]] = LATER
 
     method: str = "admm"

@@ -22,6 +22,7 @@ from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.passes.quantize.recall import KeptParts, name_of
 from optc.passes.quantize.rotate.readers import kept_grids
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 
@@ -48,6 +49,8 @@ class AllocateActivations(ReadsText):
     """
 
     name: ClassVar[str] = "allocate-activations"
+    phase: ClassVar[Phase] = Phase.FORMATS
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
     before: ClassVar[tuple[str, ...]] = (
         *("allocate-activations", "propagate-errors"),
         *("quantize-weights", "quantize-static", "cast-weights"),

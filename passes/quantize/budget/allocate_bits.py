@@ -25,6 +25,7 @@ from optc.passes.quantize.recall import KeptParts
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of, find_statistics
 
@@ -56,6 +57,8 @@ class AllocateBits(ReadsText):
     """
 
     name: ClassVar[str] = "allocate-bits"
+    phase: ClassVar[Phase] = Phase.FORMATS
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
     before: ClassVar[tuple[str, ...]] = (
         *("allocate-bits", "propagate-errors"),
         *("quantize-weights", "quantize-static", "cast-weights"),

@@ -21,6 +21,7 @@ from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.passes.quantize.rotate.readers import kept_grids
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.work import Work
 from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
 from optc.reference.streams.gram import hessian_of
@@ -58,6 +59,8 @@ class PropagateErrors(ReadsText):
     """
 
     name: ClassVar[str] = "propagate-errors"
+    phase: ClassVar[Phase] = Phase.CORRECTION
+    effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
     before: ClassVar[tuple[str, ...]] = (
         *("propagate-errors", "quantize-weights", "quantize-static", "cast-weights"),
     )

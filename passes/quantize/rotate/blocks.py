@@ -14,6 +14,7 @@ from optc.forms.form import Form
 from optc.ir.functions import make_node
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Phase
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class InBlocks(Pass):
             quantize no activations.
     """
 
+    phase: ClassVar[Phase] = Phase.BASIS
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
 
     block: int = BLOCKS[-1]

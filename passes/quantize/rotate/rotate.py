@@ -27,6 +27,7 @@ from optc.passes.quantize.rotate.residual import (
 from optc.passes.quantize.rotate.values import head_size, turn_values
 from optc.passes.quantize.smooth.smooth import LATER, refuse_adapters
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 
 #: Seeds of the signs: of the residual stream's rotation, and of the heads'.
 _STREAM_SEED, _HEAD_SEED = 1, 2
@@ -45,7 +46,8 @@ class Rotate(Pass):
     """
 
     name: ClassVar[str] = "rotate"
-    moves_kv: ClassVar[bool] = True
+    phase: ClassVar[Phase] = Phase.BASIS
+    effects: ClassVar[Effect] = Effect.MOVES_KV | Effect.REBASES_HIDDEN
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = ("calibrate", "smooth", *LATER)

@@ -21,6 +21,7 @@ from optc.passes.quantize.rotate.readers import kept_grids, mark_rotated, reason
 from optc.passes.quantize.rotate.values import head_size, linear_at, turn_values
 from optc.passes.quantize.smooth.smooth import LATER
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class RotateKV(InBlocks):
     """
 
     name: ClassVar[str] = "rotate-kv"
-    turns_kv: ClassVar[bool] = True
+    effects: ClassVar[Effect] = Effect.TURNS_KV
     before: ClassVar[tuple[str, ...]] = ("rotate-kv", "rotate-activations", "calibrate", *LATER)
 
     def rotate(

@@ -22,6 +22,7 @@ from optc.passes.quantize.smooth.scales import Float64, smoothquant_scale
 from optc.passes.quantize.smooth.search import best_scale
 from optc.passes.quantize.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN
 from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import CalibrationStore, find_statistics, own_calibration
 
 #: Passes that need to find the layers as this one leaves them.
@@ -48,7 +49,8 @@ class Smooth(Pass):
     """
 
     name: ClassVar[str] = "smooth"
-    moves_kv: ClassVar[bool] = True
+    phase: ClassVar[Phase] = Phase.BASIS
+    effects: ClassVar[Effect] = Effect.MOVES_KV | Effect.REBASES_HIDDEN
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     after: ClassVar[tuple[str, ...]] = ("calibrate",)

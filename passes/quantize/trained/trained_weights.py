@@ -19,6 +19,7 @@ from optc.passes.quantize.kept_rows import keep_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import calibration_of
 
 
@@ -37,7 +38,8 @@ class TrainedWeights(Pass):
     """
 
     name: ClassVar[str] = "trained-weights"
-    moves_kv: ClassVar[bool] = True
+    phase: ClassVar[Phase] = Phase.TRAINED
+    effects: ClassVar[Effect] = Effect.MOVES_KV | Effect.KEEPS_PARAMETERS
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = ("propagate-errors", "quantize-weights", "cast-weights")

@@ -20,6 +20,7 @@ from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline import registry
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.entries import read_pipeline
+from optc.pipeline.phase import Phase
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from optc.progress import no_progress
@@ -34,6 +35,7 @@ class ImportedAsDense(Pass):
     """Stands for what leads to the dense form."""
 
     name: ClassVar[str] = "canonicalize"
+    phase: ClassVar[Phase] = Phase.CANONICAL
 
     def run(self, model: ir.Model) -> PassReport:
         return PassReport(count=1)

@@ -10,6 +10,7 @@ from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.drafts.shared_kv import means_the_same, sharing
 from optc.executable.executable import EngineSpec, LayerKV
 from optc.pipeline import registry
+from optc.pipeline.phase import Effect
 from optc.recipe import Recipe, load_recipe
 from tests.artifact.toy import toy_spec
 from tests.driver.drafts.test_predicted_gain import StubBackend, built
@@ -21,7 +22,7 @@ MOVING = {
 
 
 def test_passes_that_move_keys_and_values() -> None:
-    assert {name for name, one in registry.passes().items() if one.moves_kv} == MOVING
+    assert {name for name, one in registry.passes().items() if one.has(Effect.MOVES_KV)} == MOVING
 
 
 @pytest.mark.parametrize(

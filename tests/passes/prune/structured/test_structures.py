@@ -12,8 +12,8 @@ from optc.passes.prune.structured.prune_width import PruneWidth
 from optc.passes.prune.structured.structures import LATER
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline import registry
+from optc.pipeline.phase import Effect
 from optc.pipeline.pipeline import Pipeline
-from optc.recipe_additions import READ_TEXT
 from optc.reference.calibration import calibration_of
 from tests.passes.prune.structured.on_letters import pruning
 from tests.support.dense_models import dense_model
@@ -45,8 +45,8 @@ def test_depth_comes_first_and_heads_and_width_in_any_order() -> None:
 
 @pytest.mark.parametrize("name", STRUCTURED)
 def test_they_take_the_dense_form_and_read_a_text(name: str, tmp_path: Path) -> None:
-    assert name in READ_TEXT
     one = registry.passes()[name]
+    assert one.has(Effect.READS_TEXT)
     assert one.required
     assert [form.name for form in one.takes] == ["dense"]
     with pytest.raises(InputError, match="nothing says whose tokenizer reads the text"):
