@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from optc.errors import InputError
+from optc.forms.ragged import RaggedStep
 from optc.pipeline import registry
 from optc.pipeline.base import Pass
 from optc.pipeline.phase import Effect, Phase
@@ -14,8 +15,6 @@ from optc.recipe import Recipe
 
 #: The pass that drops tokens which a text does not use.
 TRIMS = "vocab-trim"
-#: The pass that takes out neurons where a budget is then better spent.
-TO_BUDGET = "prune-to-budget"
 
 
 def with_adapters(recipe: Recipe, text: str) -> Recipe:
@@ -34,11 +33,12 @@ def with_adapters(recipe: Recipe, text: str) -> Recipe:
         if not equals:
             raise InputError(f"{item!r} is not option=value", where="--adapters")
         options[name.strip()] = value.strip()
-    if _runs(recipe, "adapters"):
+    adapters = registry.added_by("--adapters")
+    if _runs(recipe, adapters.name):
         raise InputError(
-            f"the recipe {recipe.name!r} runs the pass adapters already",
+            f"the recipe {recipe.name!r} runs the pass {adapters.name} already",
             where="--adapters",
-            hint="override it with --set adapters.max=8",
+            hint=f"override it with --set {adapters.name}.max=8",
         )
     if (scales := _first(recipe, Effect.RESCALES_PROJECTIONS)) is not None:
         raise InputError(
@@ -47,12 +47,11 @@ def with_adapters(recipe: Recipe, text: str) -> Recipe:
             where="--adapters",
             hint=f"take a recipe without {scales.name}, such as int4-fused",
         )
-    added = registry.passes()["adapters"].from_options(options)
-    return _with_passes(recipe, (*recipe.pipeline.passes, added))
+    return _with_passes(recipe, (*recipe.pipeline.passes, adapters.from_options(options)))
 
 
 def with_medusa(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
-    """The recipe with Medusa heads: the pass `medusa-heads` behind `kv-cache`, which makes trees.
+    """The recipe with Medusa heads behind the pass that makes the ragged step, of trees.
 
     Args:
         recipe: Validated.
@@ -62,28 +61,26 @@ def with_medusa(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
     Raises:
         InputError: The recipe makes no ragged step, or adds heads already.
     """
-    if not _runs(recipe, "kv-cache") or _runs(recipe, "medusa-heads"):
-        why = "adds heads already" if _runs(recipe, "kv-cache") else "has no pass kv-cache"
-        raise InputError(f"the recipe {recipe.name!r} {why}", where="--medusa")
-    options = {"folder": str(folder), "sha256": sha256}
-    heads = registry.passes()["medusa-heads"].from_options(options)
-    passes: list[Pass] = []
-    for one in recipe.pipeline.passes:
-        passes += [one.with_options({"tree": True}), heads] if one.name == "kv-cache" else [one]
-    return _with_passes(recipe, passes)
+    heads = registry.added_by("--medusa")
+    place = _behind_step(recipe, "--medusa")
+    if _runs(recipe, heads.name):
+        raise InputError(f"the recipe {recipe.name!r} adds heads already", where="--medusa")
+    added = heads.from_options({"folder": str(folder), "sha256": sha256})
+    *first, step = recipe.pipeline.passes[:place]
+    trees = step.with_options({"tree": True})
+    return _with_passes(recipe, [*first, trees, added, *recipe.pipeline.passes[place:]])
 
 
 def with_hidden_states(recipe: Recipe) -> Recipe:
-    """The recipe whose steps give hidden states: the pass `hidden-states` behind `kv-cache`.
+    """The recipe whose steps give hidden states, too.
 
     Args:
-        recipe: Validated. One with that pass is returned as it is.
+        recipe: Validated. One whose steps do is returned as it is.
 
     Raises:
         InputError: The recipe makes no ragged step, or changes what hidden states are like.
     """
-    if not _runs(recipe, "kv-cache"):
-        raise InputError(f"the recipe {recipe.name!r} has no pass kv-cache", where="--eagle")
+    place = _behind_step(recipe, "--eagle")
     other = _first(recipe, Effect.REBASES_HIDDEN)
     if other is not None:
         raise InputError(
@@ -92,19 +89,17 @@ def with_hidden_states(recipe: Recipe) -> Recipe:
             where="--eagle",
             hint=f"take a recipe without {other.name}",
         )
-    if _runs(recipe, "hidden-states"):
+    added = registry.added_by("--eagle")
+    if _runs(recipe, added.name):
         return recipe
-    added = registry.passes()["hidden-states"].from_options({})
-    passes: list[Pass] = []
-    for one in recipe.pipeline.passes:
-        passes += [one, added] if one.name == "kv-cache" else [one]
-    return _with_passes(recipe, passes)
+    whole = recipe.pipeline.passes
+    return _with_passes(recipe, [*whole[:place], added(), *whole[place:]])
 
 
 def with_budget(recipe: Recipe, text: str) -> Recipe:
-    """The recipe with formats of weights within a budget: its pass ``allocate-bits`` gets it, or is
+    """The recipe with formats of weights within a budget: its pass that chooses them gets it, or is
     added before what quantizes and corrects weights. With ``,prune`` behind it, neurons may go too:
-    the pass ``prune-to-budget`` is added behind those that prune whole structures.
+    a pass for that is added behind those that prune whole structures.
 
     Args:
         recipe: Validated.
@@ -121,31 +116,28 @@ def with_budget(recipe: Recipe, text: str) -> Recipe:
             hint=f"write {budget.strip()},prune or {budget.strip()}",
         )
     changed = _with_bits(recipe, {"budget": budget})
-    if not comma or _runs(changed, TO_BUDGET):
+    prune = registry.added_by("--budget BUDGET,prune")
+    if not comma or _runs(changed, prune.name):
         return changed
     whole, place = changed.pipeline.passes, changed.pipeline.behind(Phase.STRUCTURE)
-    added = registry.passes()[TO_BUDGET].from_options({})
-    return _with_passes(changed, [*whole[:place], added, *whole[place:]])
+    return _with_passes(changed, [*whole[:place], prune(), *whole[place:]])
 
 
 def _with_bits(recipe: Recipe, options: Mapping[str, object]) -> Recipe:
-    """The recipe whose pass ``allocate-bits`` has these options."""
-    if _runs(recipe, "allocate-bits"):
-        passes = [
-            one.with_options(options) if one.name == "allocate-bits" else one
-            for one in recipe.pipeline.passes
-        ]
+    """The recipe whose pass that chooses formats has these options."""
+    choose, whole = registry.added_by("--budget"), recipe.pipeline.passes
+    if _runs(recipe, choose.name):
+        passes = [one.with_options(options) if one.name == choose.name else one for one in whole]
         return _with_passes(recipe, passes)
-    quantize = [one for one in recipe.pipeline.passes if one.name == "quantize-weights"]
-    if not any(one.stated_options().get("group_scales") == "int" for one in quantize):
+    rounding = [one for one in whole if one.phase is Phase.ROUNDING]
+    if not any(one.stated_options().get("group_scales") == "int" for one in rounding):
         raise InputError(
             f"the recipe {recipe.name!r} quantizes no weights to integer scales of groups",
             where="--budget",
             hint="take mixed-4, or one with quantize-weights.group_scales=int",
         )
-    added = registry.passes()["allocate-bits"].from_options(options)
-    whole, place = recipe.pipeline.passes, recipe.pipeline.behind(Phase.STATISTICS)
-    return _with_passes(recipe, [*whole[:place], added, *whole[place:]])
+    place = recipe.pipeline.behind(Phase.STATISTICS)
+    return _with_passes(recipe, [*whole[:place], choose.from_options(options), *whole[place:]])
 
 
 def with_structures_pruned(recipe: Recipe, shares: Mapping[str, float | None]) -> Recipe:
@@ -153,15 +145,15 @@ def with_structures_pruned(recipe: Recipe, shares: Mapping[str, float | None]) -
 
     Args:
         recipe: Validated.
-        shares: What is left, by pass, in the order in which they run; None leaves a pass out.
+        shares: What is left, by what is taken out (``depth``, ``width``: `Pass.added_by`), in the
+            order in which that is done; None leaves it.
 
     Raises:
         InputError: The recipe prunes so already.
     """
-    known = registry.passes()
     added = [
-        known[name].from_options({"target": f"{share:g}x"})
-        for name, share in shares.items()
+        registry.added_by(f"--draft self:{what}").from_options({"target": f"{share:g}x"})
+        for what, share in shares.items()
         if share is not None
     ]
     whole, place = recipe.pipeline.passes, recipe.pipeline.behind(Phase.VOCABULARY)
@@ -233,6 +225,20 @@ def calibrates(recipe: Recipe) -> bool:
 
 def _runs(recipe: Recipe, name: str) -> bool:
     return any(one.name == name for one in recipe.pipeline.passes)
+
+
+def _behind_step(recipe: Recipe, option: str) -> int:
+    """The place behind the pass that makes the ragged step.
+
+    Raises:
+        InputError: The recipe has none; ``option`` wants it.
+    """
+    steps = [i for i, one in enumerate(recipe.pipeline.passes) if one.gives is RaggedStep]
+    if not steps:
+        raise InputError(
+            f"the recipe {recipe.name!r} has no pass that leads to a paged KV cache", where=option
+        )
+    return steps[0] + 1
 
 
 def _first(recipe: Recipe, effects: Effect) -> Pass | None:

@@ -92,6 +92,8 @@ class Pass:
     expected: ClassVar[bool] = False
     phase: ClassVar[Phase] = Phase.FUSION
     effects: ClassVar[Effect] = Effect.NONE
+    #: The option of a compile that adds it to a recipe, such as ``--adapters``; empty is none.
+    added_by: ClassVar[str] = ""
     takes: ClassVar[tuple[type[Form], ...]] = ()
     gives: ClassVar[type[Form] | None] = None
     #: Names of passes that must have run before / must not have run before.

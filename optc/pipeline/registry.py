@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from optc.errors import UnavailableError
+from optc.errors import InputError, UnavailableError
 from optc.pipeline.base import Pass
 
 
@@ -27,6 +27,26 @@ def pass_groups() -> dict[str, tuple[type[Pass], ...]]:
 def passes() -> dict[str, type[Pass]]:
     """Every pass class by name; raises as `pass_groups` does."""
     return {p.name: p for group in pass_groups().values() for p in group}
+
+
+def added_by(option: str) -> type[Pass]:
+    """The pass that an option of a compile adds to recipes.
+
+    Args:
+        option: As of `Pass.added_by`.
+
+    Raises:
+        InputError: Several packages have such a pass, or none has.
+    """
+    found = [one for one in passes().values() if one.added_by == option]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(one.name for one in found) or "none"
+    raise InputError(
+        f"the option adds one pass to the recipe, and there are: {names}",
+        where=option,
+        hint="uninstall the package that adds another" if found else "install optc again",
+    )
 
 
 def _load(point: EntryPoint) -> tuple[type[Pass], ...]:

@@ -43,6 +43,7 @@ class AddAdapters(Pass):
 
     name: ClassVar[str] = "adapters"
     phase: ClassVar[Phase] = Phase.ADDITION
+    added_by: ClassVar[str] = "--adapters"
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = RaggedStep

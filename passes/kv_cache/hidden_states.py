@@ -35,6 +35,7 @@ class HiddenStates(Pass):
     name: ClassVar[str] = "hidden-states"
     phase: ClassVar[Phase] = Phase.ADDITION
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
+    added_by: ClassVar[str] = "--eagle"
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = RaggedStep

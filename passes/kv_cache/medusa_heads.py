@@ -43,6 +43,7 @@ class MedusaHeads(Pass):
 
     name: ClassVar[str] = "medusa-heads"
     phase: ClassVar[Phase] = Phase.ADDITION
+    added_by: ClassVar[str] = "--medusa"
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = RaggedStep

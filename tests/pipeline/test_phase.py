@@ -117,7 +117,7 @@ def test_formats_are_chosen_behind_what_changes_the_basis() -> None:
 
 
 def test_structures_go_behind_tokens() -> None:
-    recipe = with_structures_pruned(recipe_with(FewTokens(), name="fp32"), {"prune-width": 0.5})
+    recipe = with_structures_pruned(recipe_with(FewTokens(), name="fp32"), {"width": 0.5})
     assert names(recipe).index("prune-width") == names(recipe).index("few-tokens") + 1
 
 
@@ -142,3 +142,9 @@ def test_what_reads_a_text_has_the_options_for_it() -> None:
     for one in registry.passes().values():
         if one.has(Effect.READS_TEXT):
             assert {"text", "folder", "cache"} <= one.local_options(), one.name
+
+
+def test_an_option_finds_the_pass_that_says_so() -> None:
+    assert registry.added_by("--adapters").name == "adapters"
+    options = [one.added_by for one in registry.passes().values() if one.added_by]
+    assert len(options) == len(set(options)) > 5

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from optc.errors import UnavailableError
+from optc.errors import InputError, UnavailableError
 from optc.pipeline import registry
 
 
@@ -71,3 +71,18 @@ def test_an_error_of_our_own_passes_is_an_internal_one(monkeypatch: pytest.Monke
     with pytest.raises(ModuleNotFoundError):
         registry.passes()
     _forget()
+
+
+def test_the_pass_of_an_option_is_the_only_one(site: Path) -> None:
+    (site / "extra_passes_module.py").write_text(
+        "from optc.passes.adapters.add_adapters import AddAdapters\n"
+        "class Mine(AddAdapters):\n"
+        "    name = 'my-adapters'\n"
+        "PASSES = [Mine]\n"
+    )
+    _forget()
+    with pytest.raises(InputError, match="there are: adapters, my-adapters"):
+        registry.added_by("--adapters")
+    with pytest.raises(InputError, match="there are: none") as caught:
+        registry.added_by("--nothing")
+    assert caught.value.hint == "install optc again"

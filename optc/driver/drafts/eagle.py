@@ -15,6 +15,7 @@ from optc.driver.compiling.lowering import Lowered, lower_dense
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.drafts.draft import Draft
 from optc.driver.drafts.eagle_layer import layer_weights, make_draft_layer
+from optc.forms.ragged import RaggedStep
 from optc.importer.eagle import digest_eagle
 from optc.pipeline import registry
 from optc.pipeline.base import Pass
@@ -85,8 +86,8 @@ def layer_recipe(recipe: Recipe, layer: ir.Model) -> Recipe:
         elif one.phase in _KEPT:
             passes.append(one)
     # Of a prompt the layer's keys and values are wanted, and a guess behind its last row.
-    added = registry.passes()["hidden-states"].from_options({"rows": "logits"})
-    place = next(i for i, one in enumerate(passes) if one.name == "kv-cache") + 1
+    added = registry.added_by("--eagle").from_options({"rows": "logits"})
+    place = next(i for i, one in enumerate(passes) if one.gives is RaggedStep) + 1
     passes.insert(place, added)
     pipeline = replace(recipe.pipeline, passes=tuple(passes))
     pipeline.validate()

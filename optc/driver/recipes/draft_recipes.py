@@ -53,9 +53,7 @@ def draft_candidates(
     found = []
     for spec in specs:
         recipe = own if spec.bits is None else load_recipe(f"int{spec.bits}-fused")
-        recipe = with_structures_pruned(
-            recipe, {"prune-depth": spec.depth, "prune-width": spec.width}
-        )
+        recipe = with_structures_pruned(recipe, {"depth": spec.depth, "width": spec.width})
         recipe = calibrated(recipe, asked, source, [])
         if spec.bits is not None:
             recipe = recipe.for_kinds(kinds)

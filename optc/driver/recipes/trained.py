@@ -12,8 +12,6 @@ from optc.pipeline.base import Pass
 from optc.pipeline.phase import Phase
 from optc.recipe import Recipe
 
-#: The pass that takes them.
-TRAINED = "trained-weights"
 #: Phases that float weights are trained behind: their last pass leaves the student.
 _BEFORE = (Phase.CANONICAL, Phase.STRUCTURE, Phase.SPARSITY)
 
@@ -30,14 +28,14 @@ def with_trained(recipe: Recipe, folder: Path, sha256: str, *, rounded: bool) ->
     Raises:
         InputError: The recipe has trained weights already.
     """
-    passes = recipe.pipeline.passes
-    if any(one.name == TRAINED for one in passes):
+    passes, trained = recipe.pipeline.passes, registry.added_by("--trained")
+    if any(one.name == trained.name for one in passes):
         raise InputError(
             f"the recipe {recipe.name!r} has trained weights already", where="--trained"
         )
     place = rounded_weights_place(passes) if rounded else float_weights_place(passes)
     options = {"folder": str(folder), "sha256": sha256}
-    added = registry.passes()[TRAINED].from_options(options)
+    added = trained.from_options(options)
     pipeline = replace(recipe.pipeline, passes=(*passes[:place], added, *passes[place:]))
     pipeline.validate()
     return replace(recipe, pipeline=pipeline)

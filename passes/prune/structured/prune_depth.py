@@ -57,6 +57,7 @@ class PruneDepth(PruneStructures):
 
     name: ClassVar[str] = "prune-depth"
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS | Effect.MOVES_KV
+    added_by: ClassVar[str] = "--draft self:depth"
     before: ClassVar[tuple[str, ...]] = (
         *PruneStructures.before,
         *("prune-residual", "prune-width", "prune-heads", "prune-depth"),

@@ -59,6 +59,7 @@ class AllocateBits(ReadsText):
     name: ClassVar[str] = "allocate-bits"
     phase: ClassVar[Phase] = Phase.FORMATS
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
+    added_by: ClassVar[str] = "--budget"
     before: ClassVar[tuple[str, ...]] = (
         *("allocate-bits", "propagate-errors"),
         *("quantize-weights", "quantize-static", "cast-weights"),

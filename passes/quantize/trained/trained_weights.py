@@ -40,6 +40,7 @@ class TrainedWeights(Pass):
     name: ClassVar[str] = "trained-weights"
     phase: ClassVar[Phase] = Phase.TRAINED
     effects: ClassVar[Effect] = Effect.MOVES_KV | Effect.KEEPS_PARAMETERS
+    added_by: ClassVar[str] = "--trained"
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = ("propagate-errors", "quantize-weights", "cast-weights")

@@ -27,7 +27,7 @@ class Limited:
 
 def candidate(text: str) -> DraftCandidate:
     (spec,) = parse_draft(text)
-    wanted = {"prune-depth": spec.depth, "prune-width": spec.width}
+    wanted = {"depth": spec.depth, "width": spec.width}
     recipe = with_structures_pruned(load_recipe("fp32"), wanted)
     passes = [
         replace(one, folder="model", text="text") if isinstance(one, ReadsText) else one

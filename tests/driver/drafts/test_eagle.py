@@ -72,4 +72,6 @@ def test_a_recipe_without_pages_is_refused() -> None:
     dense = replace(recipe.pipeline, passes=recipe.pipeline.passes[:1])
     with pytest.raises(InputError) as caught:
         with_hidden_states(replace(recipe, pipeline=dense))
-    assert str(caught.value) == "--eagle: the recipe 'fp32' has no pass kv-cache"
+    assert (
+        str(caught.value) == "--eagle: the recipe 'fp32' has no pass that leads to a paged KV cache"
+    )
