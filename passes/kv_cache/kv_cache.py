@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import onnx_ir as ir
@@ -16,6 +16,7 @@ from optc.forms.ragged import TREE_PARENT, RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node, operand
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.passes.kv_cache.layer_pools import (
+    Kept,
     add_pools,
     kept_of,
     layer_of,
@@ -66,6 +67,8 @@ class KVCache(Pass):
         int8_window: With int4 pools, layers whose rows see at most so many tokens have int8 pools
             instead: their memory does not grow with the context, and int4 would lose much for
             little. 0: none.
+        int8_layers: With int4 pools, numbers of attentions, in graph order from 0, that have int8
+            pools alone instead; ``allocate-kv`` finds those that lose most.
     """
 
     name: ClassVar[str] = "kv-cache"
@@ -82,13 +85,14 @@ class KVCache(Pass):
     query_bits: int = 0
     recent: int = 0
     int8_window: int = 0
+    int8_layers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse other types.
 
         Raises:
-            InputError: ``dtype`` or ``query_bits`` is none that there is; ``recent`` or
-                ``int8_window`` is negative.
+            InputError: ``dtype`` or ``query_bits`` is none that there is; ``recent``,
+                ``int8_window`` or one of ``int8_layers`` is negative.
             UnsupportedError: ``dtype`` has too few bits to be worth its loss.
         """
         if self.dtype in _TOO_FEW_BITS:
@@ -104,14 +108,23 @@ class KVCache(Pass):
         for option in ("recent", "int8_window"):
             if (value := getattr(self, option)) < 0:
                 raise InputError(f"{option}={value} is negative", where=f"pass {self.name}")
+        if any(layer < 0 for layer in self.int8_layers):
+            raise InputError("int8_layers has a negative number", where=f"pass {self.name}")
 
     def requires(self, model: ir.Model) -> None:
-        """The model has at least one attention.
+        """The model has at least one attention, and those that ``int8_layers`` names.
 
         Raises:
-            InputError: It has none.
+            InputError: It has none, or not so many.
         """
-        if not any(is_op(node, "Attention", domain=DOMAIN) for node in model.graph):
+        count = sum(is_op(node, "Attention", domain=DOMAIN) for node in model.graph)
+        if count and (strange := [layer for layer in self.int8_layers if layer >= count]):
+            raise InputError(
+                f"int8_layers names layer {strange[0]}",
+                where="pass kv-cache",
+                hint=f"the model's layers are 0 to {count - 1}",
+            )
+        if not count:
             raise InputError(
                 "the model has no optc::Attention",
                 where="pass kv-cache",
@@ -131,8 +144,7 @@ class KVCache(Pass):
         """
         report = PassReport()
         attentions = [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]
-        recent, narrow = (self.recent, self.int8_window) if self.dtype == "int4" else (0, 0)
-        kept = [kept_of(node, self.dtype, recent, narrow) for node in attentions]
+        kept = [self.kept_of(node, at) for at, node in enumerate(attentions)]
         windows = windows_of(kept)
         collapse(model)
         step = _replace_inputs(model.graph, tree=self.tree)
@@ -156,9 +168,23 @@ class KVCache(Pass):
         remove_unused(model)
         report.facts = {"groups": kv.stated()["groups"], "layers": len(attentions)}
         report.facts |= {"dtype": self.dtype, "query_bits": self.query_bits, "tree": self.tree}
-        report.facts |= {"recent": recent} if recent else {}
-        report.facts |= {"int8_window": narrow} if narrow else {}
+        if self.dtype == "int4":
+            stated = {"recent": self.recent, "int8_window": self.int8_window}
+            report.facts |= {option: value for option, value in stated.items() if value}
+            report.facts |= {"int8_layers": list(self.int8_layers)} if self.int8_layers else {}
         return report
+
+    def kept_of(self, node: ir.Node, number: int) -> Kept:
+        """The pools of the attention ``node``, the ``number``-th of the graph."""
+        if self.dtype != "int4":
+            return kept_of(node, self.dtype)
+        alone = number in self.int8_layers
+        return kept_of(node, self.dtype, self.recent, self.int8_window, int8=alone)
+
+    def for_part(self, part: ir.Model) -> KVCache:
+        """The pass for a model of some of the first layers."""
+        count = sum(is_op(node, "Attention", domain=DOMAIN) for node in part.graph)
+        return replace(self, int8_layers=tuple(n for n in self.int8_layers if n < count))
 
 
 def _label(node: ir.Node) -> str:

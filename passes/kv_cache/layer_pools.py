@@ -28,7 +28,9 @@ class Kept:
     recent: int = 0
 
 
-def kept_of(node: ir.Node, dtype: str, recent: int = 0, int8_window: int = 0) -> Kept:
+def kept_of(
+    node: ir.Node, dtype: str, recent: int = 0, int8_window: int = 0, *, int8: bool = False
+) -> Kept:
     """The pools of an ``optc::Attention``.
 
     Args:
@@ -37,10 +39,11 @@ def kept_of(node: ir.Node, dtype: str, recent: int = 0, int8_window: int = 0) ->
         recent: Tokens that int8 pools of their own hold beside int4 pools; 0: none.
         int8_window: A layer whose rows see no more tokens has int8 pools alone instead of int4
             pools; so has one whose rows see no more than ``recent``.
+        int8: It has int8 pools alone in any case.
     """
     sizes = (node.attributes.get_int(name, 0) for name in ("window", "chunk"))
     window = min(filter(None, sizes), default=0)
-    if 0 < window <= max(recent, int8_window):
+    if int8 or 0 < window <= max(recent, int8_window):
         return Kept(window, RECENT_TYPE)
     return Kept(window, dtype, recent)
 

@@ -1,22 +1,17 @@
-"""What a model loses by inputs of layers that are rounded to 8 bits: KL measured.
-
-A copy of the model computes each input x as x + switch · (rounded x − x). The switches are weights
-of one value, 0, which `optc.reference.variants` puts 1 into: many variants share one run.
-"""
+"""The loss of a model by inputs of layers that are rounded to 8 bits: KL, measured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import onnx_ir as ir
 
 from optc.executable.executable import Int32
 from optc.ir.functions import make_node
 from optc.ir.linear import Linear
-from optc.ir.weights import LazyWeight, as_lazy
 from optc.passes.quantize.budget.groups import groups_of
 from optc.progress import tell
+from optc.reference.variants.switch import add_switch, switch_on
 from optc.target import usable_threads
 
 
@@ -35,7 +30,7 @@ def losses(
 
     copy = model.clone()
     switches = [_add_switch(copy, one.linears) for one in groups_of(copy, head=head)]
-    on = _single(1.0)
+    on = switch_on()
     found = measure_variants(
         copy,
         tokens,
@@ -48,26 +43,13 @@ def losses(
 
 def _add_switch(model: ir.Model, linears: Sequence[Linear]) -> ir.Value:
     """Let ``linears``, which read one value, read it rounded where their switch is 1."""
-    x, first, graph = linears[0].x, linears[0].matmul, model.graph
-    switch = ir.Value(name=f"{x.name}.rounded", type=ir.TensorType(ir.DataType.FLOAT))
-    switch.const_value = weight = _single(0.0).transpose()
-    switch.shape = ir.Shape(weight.shape.numpy())
-    graph.register_initializer(switch)
+    x, first = linears[0].x, linears[0].matmul
     quantize = make_node(model, "QuantizeActivation", [x], name=f"{x.name}.quantize")
     q, scale = quantize.outputs
     wide = ir.node("Cast", [q], {"to": ir.DataType.FLOAT})
     rounded = ir.node("Mul", [wide.outputs[0], scale])
-    error = ir.node("Sub", [rounded.outputs[0], x])
-    switched = ir.node("Mul", [error.outputs[0], switch])
-    read = ir.node("Add", [x, switched.outputs[0]])
-    graph.insert_before(first, [quantize, wide, rounded, error, switched, read])
+    makes = [quantize, wide, rounded]
+    switch, read = add_switch(model.graph, first, x, makes, rounded.outputs[0])
     for linear in linears:
-        place = list(linear.matmul.inputs).index(x)
-        linear.matmul.replace_input_with(place, read.outputs[0])
-    read.outputs[0].type, read.outputs[0].shape = x.type, x.shape
+        linear.matmul.replace_input_with(list(linear.matmul.inputs).index(x), read)
     return switch
-
-
-def _single(value: float) -> LazyWeight:
-    """A weight of one value, by rows."""
-    return as_lazy(ir.tensor(np.full((1, 1), value, np.float32), name="switch"))
