@@ -73,8 +73,10 @@ _HOMES = {
 }
 
 
+#: What needs the packages of the ``compile`` extra.
+_COMPILING = frozenset({"compile", "plan", "plan_ladder"})
 #: What the modules of these import and do is there on Linux alone.
-_ON_LINUX = frozenset({"compile", "plan", "plan_ladder", "load", "Engine"})
+_ON_LINUX = _COMPILING | {"load", "Engine"}
 
 
 def __getattr__(name: str) -> object:
@@ -84,6 +86,9 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         value: object = version("optc")
+    elif name in _COMPILING:
+        with import_module("optc.system.needs").compile_packages():
+            value = getattr(import_module(_HOMES[name]), name)
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:

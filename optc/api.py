@@ -7,9 +7,10 @@ from optc.driver.compiling.compile import compile as _compile
 from optc.driver.ladder.plan import plan_ladder as _plan_ladder
 from optc.driver.plan import plan as _plan
 from optc.options.error_keywords import keywords
+from optc.system.needs import compile_packages
 
 __all__ = ["compile", "plan", "plan_ladder"]
 
-compile = keywords(_compile)
-plan = keywords(_plan)
-plan_ladder = keywords(_plan_ladder)
+compile = keywords(compile_packages()(_compile))
+plan = keywords(compile_packages()(_plan))
+plan_ladder = keywords(compile_packages()(_plan_ladder))

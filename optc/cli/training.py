@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optc.cli.needs import compile_packages
 from optc.cli.output import figure, print_json, print_warnings, reserved_stdout, show, table
 from optc.cli.progress import progress_on_stderr
+from optc.system.needs import compile_packages
 
 if TYPE_CHECKING:
     from optc.progress import Progress

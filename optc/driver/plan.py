@@ -16,7 +16,7 @@ from optc.driver.compiling.limits import peak_bytes, weight_bytes
 from optc.driver.compiling.lowering import Lowered, lower
 from optc.driver.compiling.memory import PeakMemory
 from optc.driver.compiling.options import ResolvedOptions, build_limits, for_engines
-from optc.driver.compiling.preflight_tokenizer import without_tokenizer
+from optc.driver.compiling.preflight_tokenizer import check_tokenizer_files, without_tokenizer
 from optc.driver.predictions.artifact_size import artifact_bytes
 from optc.driver.predictions.compile_time import compile_seconds, usual_layer
 from optc.driver.predictions.engine_plan import EnginePlan, engine_plan
@@ -130,6 +130,7 @@ def plan(
     asked = with_changes(CompileOptions(), {**changes, **stated}, PLANNED)
     with telling(progress):
         source = model_folder(local_model(model, code=asked.allow_remote_code, progress=progress))
+    check_tokenizer_files(source)
     asked = with_local_files(asked, progress)
     whole, draft_recipe, warnings = resolve_recipe(source, asked)
     requests = _requests(backends, whole.backend)

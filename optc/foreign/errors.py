@@ -9,6 +9,8 @@ from optc.errors import InputError, OptcError, UnsupportedError
 
 #: Characters of a package's message that are shown.
 _SHOWN = 300
+#: What packages in Rust raise at a bug of theirs: no `Exception`, of a class that none exports.
+_PANIC = "PanicException"
 
 
 @contextmanager
@@ -38,11 +40,13 @@ def foreign_errors(
         raise
     except unsupported as error:
         raise UnsupportedError(f"{problem}: {_said(error)}", where=where) from error
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+            raise
         raise InputError(f"{problem}: {_said(error)}", where=where, hint=hint) from error
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     """The first line of what was raised, as a message may show it."""
     first = next(iter(str(error).strip().splitlines()), "")
     shown = "".join(c if c.isprintable() else "?" for c in first[:_SHOWN])

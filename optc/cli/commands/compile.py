@@ -99,7 +99,7 @@ def _summary(title: str, report: Mapping[str, Any], *, strict: bool) -> Summary:
 
 
 def _compile(**options: Any) -> Artifact:
-    from optc.cli.needs import compile_packages
+    from optc.system.needs import compile_packages
 
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
         from optc.driver import compile as compile_model

@@ -10,7 +10,6 @@ import click
 
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.judged.decisions import decision_tables
-from optc.cli.needs import compile_packages
 from optc.cli.options import add_options
 from optc.cli.output import (
     figure,
@@ -25,6 +24,7 @@ from optc.cli.progress import progress_on_stderr
 from optc.judging.decisions import decisions_of
 from optc.options import CompileOptions
 from optc.runtime.settings import ServeSettings
+from optc.system.needs import compile_packages
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @json_option
 def command(as_json: bool) -> None:
     """List the passes by group, with their options and defaults."""
-    from optc.cli.needs import compile_packages
+    from optc.system.needs import compile_packages
 
     with compile_packages():
         from optc.pipeline import registry as pass_registry

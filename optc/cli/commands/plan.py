@@ -51,7 +51,7 @@ def command(as_json: bool, measure: bool, **options: Any) -> None:
     and the time of a compile and, with --measure, tokens/s that no engine can exceed on this
     machine. With --recipe auto, lists the recipes that a compile would try, in their order.
     """
-    from optc.cli.needs import compile_packages
+    from optc.system.needs import compile_packages
 
     if options["recipe"] == AUTO:
         _plan_ladder(as_json, measure, options)
@@ -76,7 +76,7 @@ def command(as_json: bool, measure: bool, **options: Any) -> None:
 
 def _plan_ladder(as_json: bool, measure: bool, options: dict[str, Any]) -> None:
     """Print the ladder of ``--recipe auto``."""
-    from optc.cli.needs import compile_packages
+    from optc.system.needs import compile_packages
 
     del options["recipe"]
     asked = options.pop("backends")

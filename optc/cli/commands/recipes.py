@@ -11,7 +11,7 @@ from optc.cli.output import json_option, print_json, show, table
 @json_option
 def command(as_json: bool) -> None:
     """List the shipped recipes with their passes and gates."""
-    from optc.cli.needs import compile_packages
+    from optc.system.needs import compile_packages
 
     with compile_packages():
         from optc import registry

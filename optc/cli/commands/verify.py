@@ -117,7 +117,7 @@ def _reference(given: Path | None) -> Path:
 def _gates(
     artifact: Any, reference: Path, eval_text: Path | None, allow_remote_code: bool
 ) -> VerifiedGates:
-    from optc.cli.needs import compile_packages
+    from optc.system.needs import compile_packages
 
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
         from optc.driver.judging.verify_gates import verify_gates

@@ -9,6 +9,7 @@ from pathlib import Path
 from optc.driver.compiling.tokenizer import VOCABULARIES
 from optc.driver.drafts.draft_spec import DraftSpec
 from optc.errors import InputError
+from optc.foreign.errors import foreign_errors
 from optc.importer.json_file import read_object
 from optc.importer.tokenizer_files import TOKENIZER_FILES
 from optc.options import AUTO, CompileOptions
@@ -17,6 +18,7 @@ from optc.recipe_additions import calibrates, trims
 
 #: What passes that calibrate read texts with.
 _FILE = "tokenizer.json"
+_DAMAGED = "the file is damaged: download it again"
 
 
 def check_tokenizer(
@@ -31,7 +33,7 @@ def check_tokenizer(
         specs: Drafts that may be made of the model.
 
     Raises:
-        InputError: It has none, or one of its files is no JSON.
+        InputError: It has none, or one of its files is no JSON, or no tokenizer.
     """
     names = {name for name in TOKENIZER_FILES if (source / name).is_file()}
     if (source / "config.json").is_file():
@@ -39,16 +41,36 @@ def check_tokenizer(
             raise InputError(
                 f"the model has no {_FILE} to read a text with", where=option, hint=hint
             )
-    for name in sorted(names):
-        if name.endswith(".json"):
-            found = (source / name).stat()
-            _check_object(source / name, found.st_mtime_ns, found.st_size)
+    check_tokenizer_files(source)
+
+
+def check_tokenizer_files(source: Path) -> None:
+    """Check that what there is of a tokenizer can be read.
+
+    Raises:
+        InputError: One of the files is no JSON, or no tokenizer.
+    """
+    for file in (source / name for name in sorted(TOKENIZER_FILES)):
+        if file.suffix == ".json" and file.is_file():
+            found = file.stat()
+            check = _check_vocabulary if file.name == _FILE else _check_object
+            check(file, found.st_mtime_ns, found.st_size)
 
 
 @lru_cache(maxsize=16)
 def _check_object(file: Path, _changed: int, _size: int) -> None:
     """Check that a file holds a JSON object: once, though each recipe of a ladder asks for it."""
     read_object(file, finite=False)
+
+
+@lru_cache(maxsize=16)
+def _check_vocabulary(file: Path, _changed: int, _size: int) -> None:
+    """Check that the tokenizers package reads a file, as a compile does at its end."""
+    import tokenizers  # a heavy import that a model without this file does not need
+
+    _check_object(file, _changed, _size)
+    with foreign_errors(str(file), "not a tokenizer that can be read", _DAMAGED):
+        tokenizers.Tokenizer.from_file(str(file))
 
 
 def without_tokenizer(source: Path) -> list[str]:

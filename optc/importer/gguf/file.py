@@ -20,6 +20,8 @@ from optc.importer.gguf.tensor import GgufTensor
 if TYPE_CHECKING:
     from gguf import GGUFReader
 
+    from optc.importer.gguf.reader import PlainReader
+
 SUFFIX = ".gguf"
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.ASCII)
 _UNREADABLE, _AGAIN = "not a GGUF file that can be read", "download it again"
@@ -60,7 +62,7 @@ def files_of(file: Path) -> list[Path]:
     return every
 
 
-def open_gguf(file: Path) -> GGUFReader:
+def open_gguf(file: Path) -> PlainReader:
     """The file, its header read.
 
     Raises:
@@ -73,7 +75,7 @@ def open_gguf(file: Path) -> GGUFReader:
 
 
 @lru_cache(maxsize=2)  # a compile looks at the header several times, and it takes seconds
-def _opened(file: Path, place: Path, changed: int | None) -> GGUFReader:
+def _opened(file: Path, place: Path, changed: int | None) -> PlainReader:
     """The file; what is known of it holds for one at ``place`` of one time of change."""
     check_structure(file)
     from optc.importer.gguf.reader import PlainReader
@@ -93,6 +95,21 @@ def metadata_of(reader: GGUFReader, prefix: str = "") -> dict[str, Any]:
         if name.startswith(prefix):
             with foreign_errors(f"key {name[:100]!r}", _UNREADABLE, _AGAIN):
                 found[name] = field.contents()
+    return found
+
+
+def vocabulary_of(reader: PlainReader) -> dict[str, Any]:
+    """The metadata of the tokenizer, by key, long lists too.
+
+    Raises:
+        InputError: As `metadata_of`.
+    """
+    found = metadata_of(reader, "tokenizer.")
+    for name in found:
+        with foreign_errors(f"key {name[:100]!r}", _UNREADABLE, _AGAIN):
+            values = reader.whole_list(name)
+        if values is not None:
+            found[name] = values
     return found
 
 

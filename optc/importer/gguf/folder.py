@@ -18,11 +18,18 @@ from typing import Any
 
 from optc.cache_folder import cache_folder
 from optc.foreign.errors import foreign_errors
-from optc.importer.gguf.file import SUFFIX, check_package, files_of, metadata_of, open_gguf
+from optc.importer.gguf.file import (
+    SUFFIX,
+    check_package,
+    files_of,
+    metadata_of,
+    open_gguf,
+    vocabulary_of,
+)
+from optc.importer.gguf.vocabulary import TOKENS, check_vocabulary
 from optc.process_memory import give_back_freed
 from optc.progress import tell
 
-_TOKENS = "tokenizer.ggml.tokens"
 #: Which part of a list's field has its length.
 _COUNT = 4
 #: PyTorch and transformers in memory, and what transformers' reader and converter take of a token
@@ -73,7 +80,7 @@ def making_bytes(file: Path) -> int:
     """
     if (_place(files_of(file)) / "config.json").is_file():
         return 0
-    field = open_gguf(file).fields.get(_TOKENS)
+    field = open_gguf(file).fields.get(TOKENS)
     tokens = 0 if field is None or len(field.parts) <= _COUNT else int(field.parts[_COUNT][0])
     return _PACKAGES_BYTES + _BYTES_OF_A_TOKEN * tokens
 
@@ -97,8 +104,10 @@ def _fill(folder: Path, files: list[Path]) -> None:
     for one in files:
         (folder / one.name).symlink_to(one.resolve())
     where = str(files[0])
-    metadata = metadata_of(open_gguf(files[0]))
-    if _TOKENS in metadata:
+    reader = open_gguf(files[0])
+    metadata = metadata_of(reader)
+    if TOKENS in metadata:
+        check_vocabulary(vocabulary_of(reader), where)
         _write_tokenizer(folder, files[0])
     with foreign_errors(where, "the metadata is not complete", "download it again"):
         _write(folder / "config.json", read_gguf_config(files[0], metadata))

@@ -30,6 +30,36 @@ class PlainReader(GGUFReader):
     def data(self, mapped: npt.NDArray[Any]) -> None:
         self._plain = mapped.view(np.ndarray)
 
+    def whole_list(self, name: str) -> list[Any] | None:
+        """The values of a list, however long it is; None where ``name`` is another kind of value.
+
+        Raises:
+            UnicodeDecodeError: A text is not UTF-8.
+        """
+        field = self.fields[name]
+        if field.types[:1] != [GGUFValueType.ARRAY] or field.types[1:2] == [GGUFValueType.ARRAY]:
+            return None
+        if field.data:
+            contents: list[Any] = field.contents()
+            return contents
+        start = field.offset + 8 + len(name.encode()) + 4
+        inner, count = struct.unpack_from("<IQ", self._plain.data, start)
+        kind, start = GGUFValueType(inner), start + 12
+        if kind == GGUFValueType.STRING:
+            return self._texts(count, start)
+        values = np.frombuffer(self._plain, self.gguf_scalar_to_np[kind], count, start)
+        numbers: list[Any] = values.tolist()
+        return numbers
+
+    def _texts(self, count: int, at: int) -> list[str]:
+        content, length = self._plain.data, struct.Struct("<Q").unpack_from
+        found = []
+        for _ in range(count):
+            end = at + 8 + length(content, at)[0]
+            found.append(str(content[at + 8 : end], "utf-8"))
+            at = end
+        return found
+
     def _get_field_parts(
         self, orig_offs: int, raw_type: int
     ) -> tuple[int, list[npt.NDArray[Any]], list[int], list[GGUFValueType]]:

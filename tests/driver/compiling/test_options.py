@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from optc.driver.compiling.engines import name_engines
 from optc.driver.compiling.options import (
@@ -30,7 +32,7 @@ def model(tmp_path: Path) -> Path:
     folder.mkdir()
     config = {"max_position_embeddings": 64, "num_hidden_layers": 4}
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / "tokenizer.json").write_text("{}")
+    (folder / "tokenizer.json").write_text(Tokenizer(BPE()).to_str())
     return folder
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from optc import importer
 from optc.driver.compiling import preflight_tokenizer
@@ -69,11 +72,40 @@ def test_what_reads_no_text_needs_none(bare: Path) -> None:
     check_tokenizer(bare / "absent", CompileOptions(eval_text=text), load_recipe("fp32"), ())
 
 
-def test_a_damaged_tokenizer(optc: Optc, stub: StubBackend, bare: Path, tmp_path: Path) -> None:
-    (bare / "tokenizer.json").write_text("{")
-    done = optc("compile", bare, "-o", tmp_path / "out")
-    assert done.code == 2
-    assert "tokenizer.json: " in done.err
+def of_model(**changed: object) -> str:
+    """A tokenizer.json whose model has other values."""
+    model = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]], **changed}
+    return json.dumps({"version": "1.0", "model": model})
+
+
+@pytest.mark.parametrize("command", ["compile", "plan"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "{}",
+        of_model(merges=[["a", "zz"]]),
+        of_model(merges=[["a"]]),
+        of_model(merges=["a"]),
+        of_model(merges=[3]),
+        of_model(vocab=["a", "b", "ab"]),
+        of_model(vocab={"a": "zero"}),
+        of_model(type="Runes"),
+        of_model(type="Unigram", vocab=[["a", "b"]]),
+        of_model(type="Unigram", unk_id=9, vocab=[["a", 0.0]]),
+        json.dumps({**json.loads(of_model()), "added_tokens": [{"id": -3}]}),
+        json.dumps({**json.loads(of_model()), "pre_tokenizer": {"type": "Knife"}}),
+    ],
+)
+def test_a_damaged_tokenizer_is_an_error_before_anything_is_imported(
+    command: str, content: str, optc: Optc, stub: StubBackend, bare: Path, tmp_path: Path
+) -> None:
+    (bare / "tokenizer.json").write_text(content)
+    output = ("-o", tmp_path / "out") if command == "compile" else ()
+    done = optc(command, bare, *output)
+    assert (done.code, done.out) == (2, "")
+    assert f"{bare / 'tokenizer.json'}: " in done.err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_file_is_read_once_until_it_changes(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +117,7 @@ def test_a_file_is_read_once_until_it_changes(bare: Path, monkeypatch: pytest.Mo
         return read(file, **how)
 
     monkeypatch.setattr(preflight_tokenizer, "read_object", counting)
-    (bare / "tokenizer.json").write_text("{}")
+    (bare / "tokenizer.json").write_text(Tokenizer(BPE()).to_str())
     for name in ("fp32", "int8-fused", "int4-fused"):
         check_tokenizer(bare, CompileOptions(), load_recipe(name), ())
     assert seen == ["tokenizer.json"]

@@ -37,7 +37,7 @@ def command(
     is rounded, as scales to float16, is told with the error that was measured.
     """
     from optc.artifact import Artifact
-    from optc.cli.needs import compile_packages
+    from optc.system.needs import compile_packages
 
     opened = Artifact.open(artifact)
     place = output or _default(opened.path, form)

@@ -1,4 +1,4 @@
-"""Commands that need the compile-time packages say so where they are not installed."""
+"""What needs the compile-time packages says so where they are not installed."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from optc.cli.needs import compile_packages
 from optc.errors import UnavailableError
+from optc.system.needs import compile_packages
 
 
 def lacking(name: str | None) -> None:
