@@ -24,7 +24,12 @@ from optc.driver.compiling.options import (
     resolve_options,
 )
 from optc.driver.compiling.shared import SharedWork
-from optc.driver.compiling.storage import engine_reports, storage_report
+from optc.driver.compiling.storage import (
+    checkpoint_bytes,
+    engine_reports,
+    larger_than_source,
+    storage_report,
+)
 from optc.driver.judging.calibration_domain import DomainVerdict, judge_domain
 from optc.driver.judging.judge import GatesFailedError, Judgement, judge, not_judged
 from optc.logs.logger import logger
@@ -188,7 +193,9 @@ class _Compile:
         report["calibration"] = built.domain.facts
         report["warnings"] += built.domain.warnings
         report["engines"] = engine_reports(every, files)
-        report["storage"] = storage_report(every, files, copied_bytes)
+        source_bytes = checkpoint_bytes(built.imported.folder)
+        report["warnings"] += larger_than_source(built.engines, source_bytes)
+        report["storage"] = storage_report(every, files, copied_bytes, source_bytes)
         report |= {} if bisection is None else {"bisect": bisection}
         report |= {} if built.vocabulary is None else {"vocabulary": built.vocabulary.to_json()}
         report |= more

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from optc.artifact import FileEntry
-from optc.driver.compiling.built_engine import BuiltEngine
+from optc.driver.compiling.built_engine import TARGET, BuiltEngine
+from optc.units import byte_text
+
+#: Above it is said that an engine is larger than what it was made of; padding takes some percent.
+_LARGER = 1.1
 
 
 def engine_reports(
@@ -32,7 +37,10 @@ def engine_reports(
 
 
 def storage_report(
-    engines: Sequence[BuiltEngine], files: Sequence[FileEntry], copied_bytes: int
+    engines: Sequence[BuiltEngine],
+    files: Sequence[FileEntry],
+    copied_bytes: int,
+    source_bytes: int,
 ) -> dict[str, int]:
     """For the report.
 
@@ -40,11 +48,12 @@ def storage_report(
         engines: All of the artifact.
         files: Theirs and all others.
         copied_bytes: Of files that equal another one and take their room all the same.
+        source_bytes: As of `checkpoint_bytes`.
 
     Returns:
         ``bytes`` that the artifact takes, ``linked_bytes`` that equal files would take if they
         were not stored once, and ``duplicated_bytes``: equal files that are there twice, and
-        weights that several engines of a role each have in a form of their own, but one.
+        weights that several engines of a role each have in a form of their own, but one; ``source_bytes``.
     """
     distinct = sum({entry.sha256: entry.bytes for entry in files}.values())
     total = sum(entry.bytes for entry in files)
@@ -56,4 +65,22 @@ def storage_report(
         "bytes": distinct + copied_bytes,
         "linked_bytes": total - distinct - copied_bytes,
         "duplicated_bytes": copied_bytes + repacked,
+        "source_bytes": source_bytes,
     }
+
+
+def checkpoint_bytes(folder: Path) -> int:
+    """What the files of weights in a model's folder take."""
+    from optc.importer.checkpoint import checkpoint_files
+
+    return sum(file.stat().st_size for file in checkpoint_files(folder))
+
+
+def larger_than_source(engines: Sequence[BuiltEngine], source_bytes: int) -> list[str]:
+    """A warning for each of the target's engines whose weights take more than the checkpoint."""
+    return [
+        f"the weights of engine {built.entry.name} take {byte_text(built.build.weight_bytes)}, the "
+        f"checkpoint {byte_text(source_bytes)}: a recipe of fewer bits makes less of it"
+        for built in engines
+        if built.entry.role == TARGET and built.build.weight_bytes > _LARGER * source_bytes
+    ]
