@@ -1,0 +1,1 @@
+"""Passes and recipes of ours for optc."""

@@ -1,0 +1,1 @@
+"""Recipes: the YAML files of this folder."""
