@@ -84,7 +84,7 @@ def test_the_page_runs(optc: Optc, long_talker: Path, monkeypatch: pytest.Monkey
             assert done.code == 0, done.err
 
         programs = {"optc": ours, "oras": oras(server)}
-        assert run_page("keep-and-share", optc, long_talker, monkeypatch, programs) == 18
+        assert run_page("keep-and-share", optc, long_talker, monkeypatch, programs) == 25
     assert sorted(path.name for path in (long_talker / "artifacts").iterdir()) == [
         "model",
         "served",
