@@ -25,6 +25,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from benchmarks.families.child import measured
 from benchmarks.families.encoders import is_encoder_half
+from benchmarks.families.layers_of import refused_layers
 from benchmarks.families.page import page
 from benchmarks.families.results import Results
 from optc.families.survey import ENCODER_HALF, FILE, STAGES, survey_of
@@ -72,7 +73,10 @@ def _found(kind: str, last: str, timeout_s: float, known: dict[str, Any] | None)
     if is_encoder_half(kind):
         reason = "an encoder, or half of an encoder-decoder"
         return {"stages": [], "reason": reason, "group": ENCODER_HALF}
-    return measured(kind, last, timeout_s, _MEMORY, known) | {"group": "decoder"}
+    found = measured(kind, last, timeout_s, _MEMORY, known) | {"group": "decoder"}
+    if not found["stages"]:  # no tiny model: a user's model is refused for its layers all the same
+        found["reason"] = refused_layers(kind) or found["reason"]
+    return found
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ def is_encoder_half(kind: str) -> bool:
     default = CONFIG_MAPPING[kind]
     if getattr(default, "is_encoder_decoder", False):
         return True
-    values = default().to_dict() if kind not in _UNMADE else {}
+    values = default().to_dict() if kind not in UNMADE else {}
     if values.get("is_encoder_decoder"):
         return True
     return values.get("is_decoder") is False and not kind.startswith("gpt_neox")
 
 
 #: Types whose default configuration cannot be made.
-_UNMADE = frozenset({"gemma4_assistant"})
+UNMADE = frozenset({"gemma4_assistant"})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from optc.families.survey import ENCODER_HALF, STAGES, Family, Survey
+from optc.sources.kind import Kind
+from optc.sources.kinds import OTHERS, WEIGHTS
 
 _WIDTH = 100
 _HEAD = """# Families
@@ -26,6 +28,8 @@ _MEANS = {
     "tokens equal": "32 greedy tokens of TVM's float32 engine, of two prompts, are transformers'",
     "int8 gated": "`int8-fused` compiles; its KL is at most 1.2 of a fake quantization's",
 }
+_UNBUILT = """Where nothing is proved and the reason begins with "built", the survey made no
+tiny model of the type: `optc plan MODEL` says whether it is taken."""
 _TABLE = """
 ## Types
 
@@ -36,6 +40,17 @@ operands of every product rounded to int8 as the recipe does.
 | type | proved | engines | KL of int8 | what stops it |
 |---|---|---|---|---|
 """
+_OTHERS = """
+## Other models, and what is no model
+Classes of transformers that are not in its `AutoModelForCausalLM` (encoders, encoder-decoders,
+models that classify, see or hear) are refused by their names: `BertForMaskedLM is not a
+decoder-only language model that transformers knows`. Of a model that sees or hears and has a
+decoder for its text, the text part is taken. A GGUF file of an encoder, an adapter or a projector
+is refused by its header. A folder or file that holds one of these is told apart by names alone:
+
+| what is given | what the refusal says to do |
+|---|---|
+"""
 
 
 def page(survey: Survey) -> str:
@@ -44,11 +59,16 @@ def page(survey: Survey) -> str:
     halves = [family.type for family in survey.families if family.group == ENCODER_HALF]
     stages = [f"| {name} | {survey.count(name)} | {_MEANS[name]} |" for name in STAGES]
     text = _HEAD.format(version=survey.transformers) + "\n".join(stages) + "\n"
-    text += f"\nThere are {len(decoders)} decoders.\n" + _TABLE
+    text += f"\nThere are {len(decoders)} decoders. {_UNBUILT}\n" + _TABLE
     text += "\n".join(map(_row, decoders)) + "\n"
     text += "\n## Encoders and halves of encoder-decoders\n\n"
     listed = "Listed as causal by transformers, served by nobody as such: " + ", ".join(halves)
-    return text + textwrap.fill(f"{listed}.", _WIDTH, break_on_hyphens=False) + "\n"
+    text += textwrap.fill(f"{listed}.", _WIDTH, break_on_hyphens=False) + "\n"
+    return text + _OTHERS + "\n".join(map(_other, (*OTHERS, *WEIGHTS))) + "\n"
+
+
+def _other(kind: Kind) -> str:
+    return f"| {kind.what} | {kind.hint} |"
 
 
 def _row(family: Family) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from benchmarks.families.layers_of import refused_layers
 from benchmarks.families.page import page
 from optc.families.survey import ENCODER_HALF, STAGES, read_survey, survey_of
+from optc.sources.kinds import OTHERS, WEIGHTS
 
 ROOT = Path(__file__).parents[2]
 CONTENT = {
@@ -51,7 +54,27 @@ def test_the_page_of_a_survey() -> None:
     assert "| `a` | imported | tvm | 1.2e-03 (1.04) |  |" in text
     assert "| `b` | built |  |  | node: a \\| b &lt;c> |" in text
     assert "There are 2 decoders." in text
-    assert text.endswith("served by nobody as such: c.\n")
+    assert "\nListed as causal by transformers, served by nobody as such: c.\n" in text
+
+
+def test_what_is_no_decoder_is_there_with_its_answer() -> None:
+    rows = page(survey_of(CONTENT)).partition("## Other models")[2].splitlines()
+    for kind in (*OTHERS, *WEIGHTS):
+        assert f"| {kind.what} | {kind.hint} |" in rows
+
+
+def test_a_decoder_whose_layers_do_not_all_attend_is_said_to_be_one() -> None:
+    told = [
+        family
+        for family in read_survey().families
+        if family.group != ENCODER_HALF and refused_layers(family.type)
+    ]
+    assert len(told) > 20
+    for family in told:
+        assert family.proved in ("", "built"), family.type
+        assert "node_" not in family.reason, f"{family.type}: a node of its graph says nothing"
+    said = [re.search("layers of the kind|states no attention heads", one.reason) for one in told]
+    assert sum(map(bool, said)) > 20
 
 
 def test_the_shipped_survey_is_whole() -> None:

@@ -53,7 +53,8 @@ def storage_report(
     Returns:
         ``bytes`` that the artifact takes, ``linked_bytes`` that equal files would take if they
         were not stored once, and ``duplicated_bytes``: equal files that are there twice, and
-        weights that several engines of a role each have in a form of their own, but one; ``source_bytes``.
+        weights that several engines of a role each have in a form of their own, but one;
+        ``source_bytes``.
     """
     distinct = sum({entry.sha256: entry.bytes for entry in files}.values())
     total = sum(entry.bytes for entry in files)

@@ -39,9 +39,17 @@ def check_layers(config: PretrainedConfig, name: str) -> None:
             where="config.json",
             hint=_HINT,
         )
-    if getattr(config, "num_attention_heads", None) is None:
+    if not _has_heads(config):
         raise UnsupportedError(
-            f"{name} has no attention heads: its layers carry a state from token to token",
+            f"{name} states no attention heads: optc has no layers without, such as RWKV's",
             where="config.json",
             hint=_HINT,
         )
+
+
+def _has_heads(config: PretrainedConfig) -> bool:
+    """Whether a configuration states a number of heads, for all layers or for some of them."""
+    try:
+        return getattr(config, "num_attention_heads", None) is not None
+    except RuntimeError:  # each layer has its own
+        return True

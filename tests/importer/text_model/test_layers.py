@@ -43,11 +43,17 @@ def default(kind: str) -> PretrainedConfig:
 def test_what_carries_a_state_is_named(kind: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         check_layers(default(kind), "TheClass")
-    assert caught.value.message.startswith("TheClass has ")
+    assert caught.value.message.startswith(("TheClass has ", "TheClass states "))
     assert OTHERS[kind] in caught.value.message
     assert "'optc families' lists their types" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", [f.type for f in FAMILIES.values() if "canonical" in f.stages])
 def test_what_optc_takes_is_not_refused(kind: str) -> None:
+    check_layers(default(kind), "TheClass")
+
+
+@pytest.mark.parametrize("kind", ["dots3_note", "dots3_note_text"])
+def test_a_number_of_heads_of_each_layer_is_one(kind: str) -> None:
+    """Configurations of such types refuse to tell one number."""
     check_layers(default(kind), "TheClass")
