@@ -24,9 +24,16 @@ from optc.runtime.outputs import RequestOutput
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.generation_request import GenerationRequest, as_request
 from optc.runtime.requests.input_processor import InputProcessor
-from optc.runtime.requests.preparing import OnError, listed, params_for, prepare_all
+from optc.runtime.requests.preparing import (
+    OnError,
+    listed,
+    params_for,
+    prepare_all,
+    scored_requests,
+)
 from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.requests.submission import Submission
+from optc.runtime.scoring.score import Score
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.stream import Stream
@@ -131,7 +138,11 @@ class Engine:
         self._worker.check()
         wanted = listed(prompts)
         pairs = zip(wanted, params_for(len(wanted), params), strict=True)
-        requests = [GenerationRequest(prompt, its, **terms) for prompt, its in pairs]
+        return self._serve([GenerationRequest(each, its, **terms) for each, its in pairs], on_error)
+
+    def _serve(
+        self, requests: Sequence[GenerationRequest], on_error: OnError
+    ) -> list[RequestOutput]:
         prepared = prepare_all(self._intake, requests, on_error)
         submissions = [entry for entry in prepared if isinstance(entry, Submission)]
         try:
@@ -170,6 +181,46 @@ class Engine:
         """
         (output,) = self.generate(Chat(messages, variables or {}), params, **terms)
         return output
+
+    def score(
+        self, context: Prompt, continuation: str | Sequence[int], **terms: Unpack[RequestTerms]
+    ) -> Score:
+        """How likely a continuation is behind a context: its log-probability under the model's
+        own distribution, and whether greedy decoding would write it.
+
+        Args:
+            context: Text, token ids or a conversation (`optc.Chat`).
+            continuation: Text or token ids. Two texts are encoded together
+                (`optc.runtime.scoring.score.encode_pair`).
+            **terms: How it is served: the other fields of `GenerationRequest`.
+
+        Raises:
+            RequestError: One has no token, or together they have more than the context holds.
+            RequestTypeError: One is of a wrong type.
+            EngineError, BusyError: As of `generate`.
+        """
+        (score,) = self.score_all([(context, continuation)], **terms)
+        return score
+
+    def score_all(
+        self,
+        pairs: Sequence[tuple[Prompt, str | Sequence[int]]],
+        **terms: Unpack[RequestTerms],
+    ) -> list[Score]:
+        """`score` of contexts and continuations, batched, in order. Pairs with the same context
+        share what is computed of it.
+
+        Args:
+            pairs: A context and a continuation each.
+            **terms: How all are served: the other fields of `GenerationRequest`.
+
+        Raises:
+            RequestError, RequestTypeError, EngineError, BusyError: As of `score`, at the first
+                pair that is wrong; its number is said.
+        """
+        self._worker.check()
+        requests = scored_requests(self._intake, pairs, terms)
+        return [Score.of(output) for output in self._serve(requests, "raise")]
 
     def submit(
         self,

@@ -10,6 +10,7 @@ from optc.errors import EngineError
 from optc.runtime.loop.latch import Latch
 from optc.runtime.loop.own_process import OwnProcess
 from optc.runtime.outputs import Completion, Delta, RequestOutput
+from optc.runtime.scoring.prompt_logprobs import PromptLogprobs
 
 if TYPE_CHECKING:
     from optc.runtime.loop.waking import Waker
@@ -40,6 +41,7 @@ class Handle:
         self._process = OwnProcess()
         self._deltas: SimpleQueue[Delta | None] = SimpleQueue()
         self._completions: list[Completion] = []
+        self._scored: PromptLogprobs | None = None
         self._failure: tuple[str, BaseException] | None = None
         self._done = Latch()
         self._wakers: dict[int, Waker] = {}  # by their id: a lock could not be entered again
@@ -78,7 +80,7 @@ class Handle:
             raise TimeoutError(f"the request has not ended after {timeout_s} s")
         self._raise_failure()
         ordered = sorted(self._completions, key=lambda completion: completion.index)
-        return RequestOutput(self.prompt_token_ids, tuple(ordered))
+        return RequestOutput(self.prompt_token_ids, tuple(ordered), self._scored)
 
     async def __aiter__(self) -> AsyncIterator[Delta]:
         """As `__iter__`, in a coroutine of any event loop. A task that is cancelled while it waits
@@ -121,8 +123,10 @@ class Handle:
         self._deltas.put(delta)
         self._notify()
 
-    def finish(self, completion: Completion) -> None:
-        """Add a finished completion; the last one ends the request."""
+    def finish(self, completion: Completion, scored: PromptLogprobs | None = None) -> None:
+        """Add a finished completion, and what it knows of the prompt; the last one ends the
+        request."""
+        self._scored = self._scored or scored
         self._completions.append(completion)
         if len(self._completions) == self._n:
             self._end()

@@ -42,6 +42,7 @@ class RequestTerms(TypedDict, total=False):
     adapter: str | None
     deadline_s: float | None
     parse_special: bool
+    scored_from: int
 
 
 class SamplingChanges(TypedDict, total=False):
@@ -57,6 +58,7 @@ class SamplingChanges(TypedDict, total=False):
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
     logprobs: int | None
+    prompt_logprobs: int | None
     repetition_penalty: float
     presence_penalty: float
     frequency_penalty: float

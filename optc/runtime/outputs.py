@@ -7,32 +7,14 @@ from typing import Any, Literal
 
 from optc.errors import RequestError
 from optc.runtime.metrics.request_metrics import RequestMetrics
+from optc.runtime.scoring.prompt_logprobs import PromptLogprobs
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 #: Why a completion ended: an end token, stop token or stop string; its length limit; its
 #: deadline; the caller; or an error that concerns this request alone.
 FinishReason = Literal["stop", "length", "deadline", "cancelled", "error"]
 #: Characters of a text in its result's ``repr``.
 _SHOWN = 60
-
-
-@dataclass(frozen=True)
-class TokenLogprobs:
-    """Log-probabilities (natural) at one position of the output.
-
-    Attributes:
-        token_id: The token that was drawn.
-        logprob: Its log-probability under the model's own distribution.
-        top: The likeliest tokens with theirs, likeliest first, as many as were asked for.
-    """
-
-    token_id: int
-    logprob: float
-    top: tuple[tuple[int, float], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON takes it."""
-        top = [{"token_id": token, "logprob": logprob} for token, logprob in self.top]
-        return {"token_id": self.token_id, "logprob": self.logprob, "top": top}
 
 
 @dataclass(frozen=True)
@@ -99,10 +81,13 @@ class RequestOutput:
     Attributes:
         prompt_token_ids: The prompt as the model saw it; empty if it could not be encoded.
         completions: The n completions, in order of their index.
+        prompt_logprobs: An entry a token of the prompt if asked for, None for its first one; None
+            where they were not asked for, or the request ended before all were known.
     """
 
     prompt_token_ids: tuple[int, ...]
     completions: tuple[Completion, ...]
+    prompt_logprobs: PromptLogprobs | None = None
 
     @property
     def text(self) -> str:
@@ -155,9 +140,12 @@ class RequestOutput:
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON takes it: ``prompt_token_ids`` and ``completions`` with their ``metrics``."""
+        """As JSON takes it: ``prompt_token_ids``, ``prompt_logprobs`` (null where there are none)
+        and ``completions`` with their ``metrics``."""
+        scored = self.prompt_logprobs
         return {
             "prompt_token_ids": list(self.prompt_token_ids),
+            "prompt_logprobs": None if scored is None else scored.to_json(),
             "completions": [completion.to_json() for completion in self.completions],
         }
 

@@ -54,7 +54,8 @@ class SamplingParams:
 
     Attributes:
         max_tokens: Most tokens to generate; None is as many as the context holds. Never more
-            than the context holds, whatever is asked for.
+            than the context holds, whatever is asked for. 0, with ``prompt_logprobs``, scores the
+            prompt alone.
         temperature: Divides the logits; 0 is greedy (the largest logit, lowest id on ties).
         top_p: Keeps the fewest most likely tokens whose probabilities reach this sum; 1 is all.
         top_k: Keeps the k most likely tokens; 0 or -1 is all.
@@ -68,13 +69,15 @@ class SamplingParams:
             `MAX_STOP_TOKENS`.
         logprobs: Report the drawn token's log-probability and this many of the likeliest ones,
             from the model's own distribution (before penalties, temperature and filters).
+        prompt_logprobs: Report the same of every token of the prompt but the first, with its rank.
+            Positions that are scored are computed even where a prefix is cached.
         repetition_penalty: Above 1 makes tokens of prompt and output less likely.
         presence_penalty: Subtracted once from the logit of every token of the output.
         frequency_penalty: Subtracted for every occurrence in the output.
         logit_bias: Added to the logits of these tokens, at most `MAX_BIASES`; -inf forbids one.
         beam_width: Beam search with this many beams (1 is one beam); the completions are the best
             hypotheses, best first, with their ``cumulative_logprob``. None samples. Filters,
-            penalties, logprobs, n, stop strings and structured output must be left alone.
+            penalties, log-probabilities, n, stop strings and structured output must be left alone.
         length_penalty: Hypotheses of n tokens are ranked by log-probability / n ** this; from -50
             to 50.
         early_stopping: Of a beam search: True stops when ``beam_width`` hypotheses ended, False
@@ -121,6 +124,9 @@ class SamplingParams:
         None,
         "Give log-probabilities, and so many of the likeliest tokens [--json].",
         kind="integer",
+    )
+    prompt_logprobs: int | None = option(
+        None, "Give the same of the prompt's tokens [--json].", kind="integer"
     )
     repetition_penalty: float = option(
         1.0, "Above 1: tokens of prompt and output less.", kind="number", show_default=True
@@ -236,10 +242,14 @@ class SamplingParams:
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None:
-            check_int("max_tokens", self.max_tokens, 1, None, "; None is as many as fit")
+            least = 1 if self.prompt_logprobs is None else 0
+            note = "; None is as many as fit, 0 with prompt_logprobs scores the prompt alone"
+            check_int("max_tokens", self.max_tokens, least, None, note)
         check_int("n", self.n, 1, MAX_COMPLETIONS)
         if self.logprobs is not None:
             check_int("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        if self.prompt_logprobs is not None:
+            check_int("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS)
         if self.seed is not None:
             check_int("seed", self.seed, 0, _SEED_LIMIT - 1)
 
@@ -299,6 +309,7 @@ class SamplingParams:
             "n": self.n != 1,
             "stop": bool(self.stop),
             "logprobs": self.logprobs is not None,
+            "prompt_logprobs": self.prompt_logprobs is not None,
             "temperature": self.temperature not in (0, 1),
             "filters": self.filters,
             "penalties": self.adjusts_logits,

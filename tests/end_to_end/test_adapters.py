@@ -105,6 +105,27 @@ def test_one_batch_of_several_adapters_equals_peft(
     assert any(got["all", prompt] != got[None, prompt] for prompt in PROMPTS)
 
 
+def test_prompts_are_scored_with_their_adapters(
+    adapted: optc.Engine, folders: dict[str, Path]
+) -> None:
+    """Several in one step, against PEFT's softmax."""
+    names = [None, *folders]
+    params = optc.SamplingParams(max_tokens=0, prompt_logprobs=0)
+    handles = {name: adapted.submit(PROMPTS[0], params, adapter=name) for name in names}
+    totals = set()
+    for name, handle in handles.items():
+        model = base() if name is None else PeftModel.from_pretrained(base(), folders[name])
+        found = handle.result().prompt_logprobs
+        assert found is not None
+        ids = torch.tensor(found.token_ids)[None].long()
+        with torch.no_grad():
+            expected = model(ids).logits[0, :-1].log_softmax(-1)
+        expected = expected[torch.arange(ids.shape[1] - 1), ids[0, 1:]]
+        assert found.logprobs.tolist() == pytest.approx(expected.tolist(), abs=1e-3), name
+        totals.add(round(found.total, 2))
+    assert len(totals) == len(names)
+
+
 def test_prefixes_are_not_shared_between_adapters(
     adapted: optc.Engine, folders: dict[str, Path]
 ) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from optc.errors import RequestError
 from optc.runtime.metrics.request_metrics import RequestMetrics
-from optc.runtime.outputs import Completion, RequestOutput, TokenLogprobs
+from optc.runtime.outputs import Completion, RequestOutput
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 LIKELY = (TokenLogprobs(5, -0.5, ()),)
 

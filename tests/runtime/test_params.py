@@ -160,6 +160,7 @@ OTHERS: dict[str, Any] = {
     "stop": "end",
     "stop_token_ids": (1,),
     "logprobs": 1,
+    "prompt_logprobs": 1,
     "repetition_penalty": 1.1,
     "presence_penalty": 0.1,
     "frequency_penalty": 0.1,

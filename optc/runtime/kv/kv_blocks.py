@@ -21,7 +21,7 @@ from optc.executable.executable import Int32
 from optc.runtime.kv.block_pool import BlockPool
 from optc.runtime.kv.eviction import Eviction
 from optc.runtime.kv.prefix_cache import PrefixCache
-from optc.runtime.kv.prefix_node import ABSENT
+from optc.runtime.kv.prefix_node import ABSENT, Node
 from optc.runtime.spill.spill import Spill
 
 RELEASED = ABSENT
@@ -153,16 +153,16 @@ class KVBlocks:
             del table[kept:]
         return excess
 
-    def reuse(self, request: HasPrefix) -> int:
-        """Give a request without blocks those of its longest cached prefix; returns how many
-        tokens need not be computed."""
+    def reuse(self, request: HasPrefix, most: int | None = None) -> int:
+        """Give a request without blocks those of its longest cached prefix, of ``most`` tokens
+        (None: all but one); returns how many tokens need not be computed."""
         if self.prefixes is None:
             return 0
-        self.prefixes.restore(request.salt, request.tokens)
-        return self._attach(request, self.prefixes)
+        tokens = _reusable(request, most)
+        self.prefixes.restore(request.salt, tokens)
+        return self._attach(request, self.prefixes.match(request.salt, tokens), self.prefixes)
 
-    def _attach(self, request: HasPrefix, prefixes: PrefixCache) -> int:
-        path = prefixes.match(request.salt, request.tokens)
+    def _attach(self, request: HasPrefix, path: list[Node], prefixes: PrefixCache) -> int:
         prefixes.use(path)
         tables = request.tables
         for group, first in enumerate(prefixes.first_seen(len(path))):
@@ -173,16 +173,17 @@ class KVBlocks:
             tables.released[group] = first
         return len(path) * self.block_size
 
-    def catch_up(self, request: HasPrefix) -> bool:
-        """Go on from a cached prefix that has become longer than what the request computed
-        itself, if there is one: others computed the same meanwhile. Sets ``num_computed``."""
+    def catch_up(self, request: HasPrefix, most: int | None = None) -> bool:
+        """Go on from a cached prefix, of ``most`` tokens, that has become longer than what the
+        request computed itself, if there is one: others computed the same meanwhile. Sets
+        ``num_computed``."""
         if self.prefixes is None:
             return False
-        path = self.prefixes.match(request.salt, request.tokens)
+        path = self.prefixes.match(request.salt, _reusable(request, most))
         if len(path) * self.block_size <= request.num_computed:
             return False
         self.free(request.tables)  # its full blocks are those of the path, which stay cached
-        request.num_computed = self._attach(request, self.prefixes)
+        request.num_computed = self._attach(request, path, self.prefixes)
         return True
 
     def fork(self, source: BlockTables, target: BlockTables, length: int) -> list[BlockCopy] | None:
@@ -274,3 +275,8 @@ def blocks_needed(length: int, chunk: int, window: int, block_size: int) -> int:
         return whole
     # window - 1 earlier tokens and a chunk; at the worst the first of them is a block's last.
     return min(whole, 1 + -(-(window - 2 + chunk) // block_size))
+
+
+def _reusable(request: HasPrefix, most: int | None) -> Int32:
+    """The tokens of a request of which all but the last may come from the cache."""
+    return request.tokens if most is None else request.tokens[: most + 1]

@@ -32,18 +32,20 @@ class HasPath(HasDrafts, Protocol):
 R = TypeVar("R", bound=HasPath)
 
 
-def build_batch(chunks: Sequence[Chunk[R]], groups: int, block_size: int) -> StepBatch:
+def build_batch(
+    chunks: Sequence[Chunk[R]], groups: int, block_size: int, scored: Sequence[int] = ()
+) -> StepBatch:
     """The arrays of a step over ``chunks`` (at least one), in their order.
 
     Logits are asked for the last row of every chunk that completes its request and for its
-    drafts, in order. If none does, the last row is asked for all the same, so that R is never 0;
-    its logits are of no use.
+    drafts, in order, and behind these for the rows ``scored``. If there are none, the last row is
+    asked for all the same, so that R is never 0; its logits are of no use.
     """
     if len(chunks) == 1 and chunks[0].rows == 1 and not chunks[0].drafted:
         return one_row(chunks[0], block_size)
     if all(chunk.rows == 1 and not chunk.drafted for chunk in chunks):
-        return one_row_each(chunks, block_size)
-    return many_rows(chunks, groups, block_size)
+        return one_row_each(chunks, block_size, scored)
+    return many_rows(chunks, groups, block_size, scored)
 
 
 def one_row(chunk: Chunk[R], block_size: int) -> StepBatch:
@@ -64,7 +66,9 @@ def one_row(chunk: Chunk[R], block_size: int) -> StepBatch:
     )
 
 
-def one_row_each(chunks: Sequence[Chunk[R]], block_size: int) -> StepBatch:
+def one_row_each(
+    chunks: Sequence[Chunk[R]], block_size: int, scored: Sequence[int] = ()
+) -> StepBatch:
     """`build_batch` of a row for each sequence, without drafts, in few calls of NumPy as well."""
     starts = [chunk.start for chunk in chunks]
     groups = list(zip(*(chunk.request.tables.blocks for chunk in chunks), strict=True))
@@ -73,6 +77,7 @@ def one_row_each(chunks: Sequence[Chunk[R]], block_size: int) -> StepBatch:
         for pairs in (zip(group, starts, strict=True) for group in groups)
     ]
     wanted = [row for row, chunk in enumerate(chunks) if chunk.completes]
+    wanted.extend(scored)
     return StepBatch(
         tokens=np.array([c.request.path.item(c.start) for c in chunks], np.int32),
         positions=np.array(starts, np.int32),
@@ -85,7 +90,9 @@ def one_row_each(chunks: Sequence[Chunk[R]], block_size: int) -> StepBatch:
     )
 
 
-def many_rows(chunks: Sequence[Chunk[R]], groups: int, block_size: int) -> StepBatch:
+def many_rows(
+    chunks: Sequence[Chunk[R]], groups: int, block_size: int, scored: Sequence[int] = ()
+) -> StepBatch:
     """`build_batch` of any chunks."""
     counts = np.array([chunk.rows for chunk in chunks], np.int32)
     starts = np.array([chunk.start for chunk in chunks], np.int32)
@@ -106,6 +113,7 @@ def many_rows(chunks: Sequence[Chunk[R]], groups: int, block_size: int) -> StepB
         if chunk.completes
         for row in range(end - 1 - chunk.drafted, end)
     ]
+    wanted.extend(scored)
     return StepBatch(
         tokens=np.concatenate([c.request.path[c.start : c.start + c.rows] for c in chunks]),
         positions=positions,

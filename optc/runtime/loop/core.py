@@ -33,6 +33,7 @@ from optc.runtime.requests.deadlines import AT_ONCE, Deadlines
 from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.scheduling.scheduler import Scheduler
+from optc.runtime.scoring.scored_rows import score, scores_of
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.proposer import DraftOutcome
 from optc.runtime.speculative.speculator import Speculator
@@ -165,17 +166,22 @@ class Core:
         for chunk in chunks:
             if chunk.request.metrics.scheduled_s is None:
                 chunk.request.metrics.scheduled_s = started
-        batch = build_batch(chunks, len(self._blocks.pools), self._block_size)
-        batch = with_adapters(batch, chunks)
         draws = logit_rows_of(chunks)
+        scores = scores_of(chunks, draws)
+        batch = build_batch(chunks, len(self._blocks.pools), self._block_size, scores.rows)
+        batch = with_adapters(batch, chunks)
         masks = fill_masks(constrained(draws), len(batch.logit_rows), self.executable.spec)
         logits = self.executable.step(batch)
         if self._speculator:
             self._speculator.note_step(chunks)
-        self._count(chunks, self._clock() - started)
+        self._count(chunks, len(batch.logit_rows), self._clock() - started)
         self.scheduler.commit(chunks)
+        broken = score(self.executable, logits, scores) if scores.of else []
         searched = self._searches.advance(draws, logits, self.scheduler, self._clock())
-        draws, copies = self._fork([d for d in draws if not d.request.is_beam], started)
+        draws = [d for d in draws if not (d.request.is_beam or d.request.error)]
+        draws, copies = self._fork(draws, started)
+        scored = [d.request for d in draws if not d.request.generates]
+        draws = [d for d in draws if d.request.generates]
         judged = judge(self.executable, logits, draws, masks)
         verdicts = [one.verdict for one in judged]
         if self._speculator and self._speculator.notes_rows:
@@ -188,8 +194,11 @@ class Core:
             decodes = sum(c.completes and c.rows == c.drafted + 1 for c in chunks)
         updates = [self._update(d, one, now) for d, one in zip(draws, judged, strict=True)]
         if self._speculator and decodes:
-            rows, mixed = sum(chunk.rows for chunk in chunks), decodes < len(chunks)
+            rows = sum(chunk.rows for chunk in chunks)
+            mixed = decodes < len(chunks) or bool(scores.of)
             self._speculator.observe_step(decodes, rows, self._clock() - begun, mixed=mixed)
+        updates += [self._cut(request, "error") for request in broken]
+        updates += [self._cut(request, "length") for request in scored]
         return updates + [self._cut(request, None) for request in searched.ended]
 
     def metrics(self) -> EngineMetrics:
@@ -224,8 +233,8 @@ class Core:
         self._metrics.forked += len(forked)
         return draws + forked, copies
 
-    def _count(self, chunks: Sequence[Chunk[Request]], seconds: float) -> None:
-        self._metrics.count_step(chunks, seconds, self._blocks.available())
+    def _count(self, chunks: Sequence[Chunk[Request]], logit_rows: int, seconds: float) -> None:
+        self._metrics.count_step(chunks, logit_rows, seconds, self._blocks.available())
         if self._spill:
             self._spill.observe_step(sum(chunk.rows for chunk in chunks), len(chunks), seconds)
 

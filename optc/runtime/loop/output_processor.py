@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optc.errors import RequestError
-from optc.runtime.outputs import Delta, FinishReason, TokenLogprobs
+from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.requests.request import Request
 from optc.runtime.sampling.sampler import Drawn, NoToken
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 
 def advance(request: Request, drawn: Sequence[Drawn], eos: frozenset[int], now: float) -> Delta:

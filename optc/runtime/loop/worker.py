@@ -284,7 +284,8 @@ class Worker:
             handle, request = self._requests[update.request.id]
             handle.push(update.delta)
             if request.finish_reason is not None:
-                handle.finish(request.completion())
+                scored = request.scored
+                handle.finish(request.completion(), None if scored is None else scored.result())
                 del self._requests[request.id]
                 self._leave_place(request)
                 if handle.done:
@@ -328,6 +329,7 @@ def _add_completion(
         constraint=submission.constraints[index] if submission.constraints else None,
         priority=request.priority,
         deadline_s=submission.ends_s,
+        scored=submission.scored(core.executable.spec.vocab_size) if not index else None,
     )
     return core.add(given, leader)
 

@@ -86,21 +86,23 @@ class EngineMetrics:
     latencies: Latencies = field(default_factory=Latencies)
 
     def count_step(
-        self, chunks: Sequence[Chunk[Any]], seconds: float, available: Sequence[int]
+        self,
+        chunks: Sequence[Chunk[Any]],
+        logit_rows: int,
+        seconds: float,
+        available: Sequence[int],
     ) -> None:
-        """Add a step that took ``seconds``; ``available`` are the free blocks during it."""
+        """Add a step that gave ``logit_rows`` rows of logits and took ``seconds``; ``available``
+        are the free blocks during it."""
         self.steps += 1
         self.step_s += seconds
-        wanted = 0
         sequences = []
-        for request, start, rows, drafted in chunks:
+        for request, start, rows, _ in chunks:
             length = start + rows
             sequences.append((rows, length))
             if start < request.num_prompt:
                 self.prompt_tokens += min(length, request.num_prompt) - start
-            if length - drafted == request.num_tokens:
-                wanted += drafted + 1
-        self.work.add_step(sequences, max(1, wanted))
+        self.work.add_step(sequences, logit_rows)
         use = 1 - min(a / t for a, t in zip(available, self.total_blocks, strict=True))
         self.kv_use_sum += use
         self.kv_use_peak = max(self.kv_use_peak, use)

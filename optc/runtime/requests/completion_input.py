@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from optc.executable.executable import Int32
 from optc.runtime.adapters.table import Adapter
 from optc.runtime.params import SamplingParams
+from optc.runtime.scoring.scored_prompt import ScoredPrompt
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.text.detokenize import TextStream
 
@@ -28,6 +29,7 @@ class CompletionInput:
         constraint: Follows the grammar of its output, its own; None is any output.
         priority: Higher goes first (`optc.runtime.scheduling.policy`).
         deadline_s: When it ends at the latest, on the core's clock; None is never.
+        scored: Where log-probabilities of the prompt's tokens go; None are not wanted.
     """
 
     prompt: Int32
@@ -41,3 +43,4 @@ class CompletionInput:
     constraint: Constraint | None = None
     priority: int = 0
     deadline_s: float | None = None
+    scored: ScoredPrompt | None = None

@@ -35,10 +35,13 @@ class GenerationRequest:
             the finish reason ``deadline``; seen between steps. None is no deadline.
         parse_special: Take texts of control tokens (``<|end_of_text|>``) in the prompt for these
             tokens; only for prompts that no user wrote. Without it they are text.
+        scored_from: With ``params.prompt_logprobs``, the first token of the prompt that is scored;
+            a prefix before it may come from the cache.
 
     Raises:
         RequestError: The salt or the adapter's name is no text, the salt is too long, the priority
-            no integer, or the deadline not above 0 or of more than a hundred years.
+            no integer, the deadline not above 0 or of more than a hundred years, or scored_from
+            no index.
     """
 
     prompt: Prompt
@@ -49,6 +52,7 @@ class GenerationRequest:
     adapter: str | None = None
     deadline_s: float | None = None
     parse_special: bool = False
+    scored_from: int = 0
 
     def __post_init__(self) -> None:
         self._check_salt()
@@ -63,6 +67,13 @@ class GenerationRequest:
                 f"an adapter named {shown(self.adapter)} is not allowed",
                 where="adapter",
                 hint="a text; None is the model itself",
+            )
+        first: object = self.scored_from
+        if isinstance(first, bool) or not isinstance(first, Integral) or int(first) < 0:
+            raise RequestError(
+                f"a prompt scored from {shown(first)} on is not allowed",
+                where="scored_from",
+                hint="the index of a token, at least 0",
             )
         seconds = self.deadline_s
         if seconds is not None and not (isinstance(seconds, Real) and 0 < seconds <= _LONGEST_S):

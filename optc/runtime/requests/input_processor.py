@@ -24,6 +24,7 @@ from optc.runtime.requests.checks import shown
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.requests.submission import Submission
+from optc.runtime.scoring.score import encode_pair, joined
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.text.detokenize import Detokenizer, TextStream
@@ -81,13 +82,14 @@ class InputProcessor:
         params = self._with_defaults(request).params
         self._check(params)
         prompt: object = request.prompt
+        longest = self._longest(params)
         if isinstance(prompt, Chat):
             self._needed_tokenizer("give token ids").check_template()
             _variables(prompt)
         elif isinstance(prompt, str):
             self._check_text(prompt)
         else:
-            self._checked_ids(prompt)
+            self._checked_ids(prompt, longest)
         if request.adapter is not None:
             self._adapters.check(request.adapter)
 
@@ -105,7 +107,7 @@ class InputProcessor:
         arrived_s = time.perf_counter()
         request = self._with_defaults(request)
         params = request.params
-        ids = self._encode(request.prompt, request.parse_special)
+        ids = self._encode(request.prompt, request.parse_special, self._longest(params))
         self._check(params)
         streams: tuple[TextStream, ...] = ()
         if self._tokenizer is not None:
@@ -140,6 +142,37 @@ class InputProcessor:
             )
         return replace(request, params=params.with_defaults(self._defaults))
 
+    def pair(
+        self, context: Prompt, continuation: str | Sequence[int], parse_special: bool
+    ) -> tuple[list[int], int]:
+        """Token ids of a context and what follows it, and how many are the context's.
+
+        Raises:
+            RequestError: One of them is empty, or as of `submission`.
+            RequestTypeError: One is of a wrong type.
+        """
+        following: object = continuation
+        if not isinstance(following, str):
+            continuation = _token_ids(following, self._max_context + 1).tolist()
+        if isinstance(context, str) and isinstance(continuation, str):
+            tokenizer = self._needed_tokenizer("give token ids")
+            self._check_characters(len(context) + len(continuation), tokenizer)
+            encode = partial(tokenizer.encode, parse_special=parse_special)
+            ids, count = encode_pair(context, continuation, encode)
+        else:
+            encode = partial(self._encode_bare, parse_special=parse_special)
+            before = self._encode(context, parse_special, self._max_context)
+            ids, count = joined(before.tolist(), continuation, encode)
+        if not 0 < count < len(ids):
+            what = "continuation" if count else "context"
+            raise RequestError(f"the {what} has no token", where=what, hint="give some text")
+        return ids, count
+
+    def _encode_bare(self, text: str, parse_special: bool) -> list[int]:
+        tokenizer = self._needed_tokenizer("give token ids")
+        self._check_characters(len(text), tokenizer)
+        return tokenizer.encode(text, add_special_tokens=False, parse_special=parse_special)
+
     def discard(self, submission: Submission) -> None:
         """Give back what a submission took that will not reach the engine."""
         if submission.adapter is not None:
@@ -152,17 +185,21 @@ class InputProcessor:
             return ()
         return self._grammars.constraints(structure, params.completions)
 
-    def _encode(self, prompt: Prompt, parse_special: bool) -> Int32:
+    def _longest(self, params: SamplingParams) -> int:
+        """Most tokens of a prompt: one that is continued leaves room for a token."""
+        return self._max_context - (params.max_tokens != 0)
+
+    def _encode(self, prompt: Prompt, parse_special: bool, longest: int) -> Int32:
         given: object = prompt
         if isinstance(prompt, Chat):
             given = self._encode_chat(prompt, parse_special)
         elif isinstance(prompt, str):
             given = self._encode_text(str.__str__(prompt), parse_special)
-        return self._checked_ids(given)
+        return self._checked_ids(given, longest)
 
-    def _checked_ids(self, given: object) -> Int32:
-        ids = _token_ids(given, self._max_context)
-        self._check_length(len(ids), given)
+    def _checked_ids(self, given: object, longest: int) -> Int32:
+        ids = _token_ids(given, longest + 1)
+        self._check_length(len(ids), given, longest)
         if ids.min() < 0 or ids.max() >= self._vocab_size:
             self._check_tokens("prompt", ids.tolist())
         return ids.astype(np.int32)
@@ -203,10 +240,10 @@ class InputProcessor:
                 hint="shorten it",
             )
 
-    def _check_length(self, tokens: int, given: object) -> None:
+    def _check_length(self, tokens: int, given: object, longest: int) -> None:
         if not tokens:
             raise RequestError("the prompt is empty", where="prompt", hint="give some tokens")
-        if tokens >= self._max_context:
+        if tokens > longest:
             count = f"at least {tokens}"
             if type(given) in (list, tuple, range, np.ndarray):  # no subclass, which may lie
                 count = str(len(given))  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from optc.errors import RequestError, RequestTypeError
+from optc.runtime.keywords import RequestTerms
 from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, RequestOutput
 from optc.runtime.params import SamplingParams
@@ -15,6 +16,7 @@ from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.input_processor import InputProcessor
 from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.requests.submission import Submission
+from optc.runtime.scoring.score import SCORED
 
 #: What becomes of an invalid request: it raises, or its result says so.
 OnError = Literal["raise", "return"]
@@ -93,10 +95,38 @@ def prepare_all(
     return prepared
 
 
-def _of_prompt(error: RequestError, index: int) -> RequestError:
+def scored_requests(
+    intake: InputProcessor,
+    pairs: Sequence[tuple[Prompt, str | Sequence[int]]],
+    terms: RequestTerms,
+) -> list[GenerationRequest]:
+    """Requests that score the continuations of ``pairs`` behind their contexts.
+
+    Raises:
+        RequestError: A context or a continuation is invalid; says of which pair.
+        RequestTypeError: One is of a wrong type, or they are no pairs.
+    """
+    requests: list[GenerationRequest] = []
+    for index, pair in enumerate(pairs):
+        given: object = pair
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise RequestTypeError(
+                f"{shown(pair)} is no context with its continuation", where=f"pairs[{index}]"
+            )
+        context, continuation = pair
+        try:
+            ids, count = intake.pair(context, continuation, terms.get("parse_special", False))
+        except RequestError as error:
+            raise error if len(pairs) == 1 else _of_prompt(error, index, "pairs") from error
+        served: RequestTerms = {**terms, "scored_from": count}
+        requests.append(GenerationRequest(ids, SCORED, **served))
+    return requests
+
+
+def _of_prompt(error: RequestError, index: int, of: str = "prompts") -> RequestError:
     """The error with the number of its prompt."""
     rest = "" if error.where in ("", "prompt") else f", {error.where}"
-    return type(error)(error.message, where=f"prompts[{index}]{rest}", hint=error.hint)
+    return type(error)(error.message, where=f"{of}[{index}]{rest}", hint=error.hint)
 
 
 def _failed(error: RequestError, arrived_s: float) -> RequestOutput:

@@ -10,9 +10,10 @@ from optc.errors import RequestError
 from optc.executable.executable import Int32
 from optc.runtime.kv.kv_blocks import BlockTables
 from optc.runtime.metrics.request_metrics import RequestMetrics
-from optc.runtime.outputs import Completion, FinishReason, TokenLogprobs
+from optc.runtime.outputs import Completion, FinishReason
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.scheduling.policy import Rank
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 
 class Request:
@@ -22,10 +23,13 @@ class Request:
     of prefill and decode are the same thing. At all times
     ``0 <= num_computed <= num_tokens <= max_length`` and ``num_prompt <= num_tokens``.
 
+    One that generates nothing ends when its prompt is scored, for which the last token need not be
+    computed: it is no part of ``tokens``.
+
     Args:
         request_id: Unique; ascending in order of arrival.
         given: The completion that was asked for.
-        max_length: Most tokens, prompt and output together; above n.
+        max_length: Most tokens, prompt and output together; above n unless it generates nothing.
         tables: Empty block tables.
         metrics: Where its latencies go.
         leader_id: The request whose prompt it shares; None is none.
@@ -42,6 +46,9 @@ class Request:
         leader_id: int | None = None,
     ) -> None:
         prompt, adapter = given.prompt, given.adapter
+        self.generates = given.params.max_tokens != 0
+        if not self.generates:
+            prompt = prompt[: max(1, len(prompt) - 1)]
         self.id = request_id
         self.leader_id = request_id if leader_id is None else leader_id
         self.priority = given.priority
@@ -60,6 +67,7 @@ class Request:
         self.metrics = metrics
         self.stream = given.stream
         self.constraint = given.constraint
+        self.scored = given.scored
         self.cumulative_logprob: float | None = None
         self.num_prompt = len(prompt)
         self.num_tokens = len(prompt)
@@ -107,7 +115,12 @@ class Request:
     @property
     def room(self) -> int:
         """How many drafts there may be, so that one token more still fits; none for beams."""
-        return 0 if self.is_beam else self.max_length - self.num_tokens - 1
+        return 0 if self.is_beam else max(0, self.max_length - self.num_tokens - 1)
+
+    @property
+    def score_row(self) -> int | None:
+        """The first row whose logits are still wanted to score the prompt; None is none."""
+        return None if self.scored is None else self.scored.row
 
     @property
     def output(self) -> Int32:

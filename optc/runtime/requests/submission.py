@@ -8,6 +8,7 @@ from optc.executable.executable import Int32
 from optc.runtime.adapters.table import Adapter
 from optc.runtime.handle import Handle
 from optc.runtime.requests.generation_request import GenerationRequest
+from optc.runtime.scoring.scored_prompt import ScoredPrompt
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.text.detokenize import TextStream
 
@@ -40,6 +41,14 @@ class Submission:
     def completions(self) -> int:
         """How many completions of the prompt are computed."""
         return self.request.params.completions
+
+    def scored(self, vocab_size: int) -> ScoredPrompt | None:
+        """Where log-probabilities of the prompt go; None if they are not wanted."""
+        request = self.request
+        if request.params.prompt_logprobs is None:
+            return None
+        top = request.params.prompt_logprobs
+        return ScoredPrompt(self.prompt, request.scored_from, top, vocab_size)
 
     @property
     def ends_s(self) -> float | None:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from optc.executable.executable import Int32
 from optc.executable.sampling import SampleBatch, SampleResult
-from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.sampling.sampler import Drawn, Mask, NoToken, Row, Sampled
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 #: Fields of a row's record, 8 bytes each: integers, from ``temperature`` on float64 numbers.
 #: ``plain`` says that the row is greedy and nothing else, and that no other field is set.

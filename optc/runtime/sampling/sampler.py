@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.executable.executable import Float32, Int32
-from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.filters import kept_tokens, nearest
 from optc.runtime.sampling.noise import Words, gumbel, least_word, words
 from optc.runtime.sampling.sampler_math import WHOLE_MASS, Float64, Int64, distances, log, masses
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 #: [ceil(V / 32)] bits of the tokens that are allowed: bit i of word w is token 32 w + i.
 Mask = npt.NDArray[np.uint32]

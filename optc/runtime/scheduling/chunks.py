@@ -22,7 +22,8 @@ class Schedulable(Counted, Protocol):
 
     ``leader_id`` is the id of the request whose prompt it shares, or its own. ``rank`` is set when
     it is queued. ``idle`` requests get no rows. ``num_drafted`` tokens after the known ones may be
-    verified along with them."""
+    verified along with them. ``score_row`` is the first row whose logits score a token of the
+    prompt: it and those behind it are computed, whatever is cached. None is none."""
 
     id: int
     leader_id: int
@@ -34,6 +35,11 @@ class Schedulable(Counted, Protocol):
     num_computed: int
     num_drafted: int
     tables: BlockTables
+
+    @property
+    def score_row(self) -> int | None:
+        """The first row that scores."""
+        ...
 
     @property
     def tokens(self) -> Int32:
@@ -62,21 +68,41 @@ class Chunk(NamedTuple, Generic[C]):
 
 @dataclass
 class Rows:
-    """The rows of a step that is being planned: how many are left, and who has how many."""
+    """The rows of a step that is being planned: how many are left, those with logits apart, and
+    who has how many."""
 
     left: int
+    logits: int
     of: dict[int, int] = field(default_factory=dict)
+    _logits_of: dict[int, int] = field(default_factory=dict)
 
-    def give(self, request_id: int, count: int) -> None:
+    def fit(self, request: Schedulable) -> int:
+        """How many rows a request gets of those that are left."""
+        count = min(pending(request), self.left)
+        return count - max(0, logits_wanted(request, count) - self.logits)
+
+    def give(self, request: Schedulable, count: int) -> None:
         """Set aside ``count`` rows."""
-        self.of[request_id] = count
+        wanted = logits_wanted(request, count)
+        self.of[request.id], self._logits_of[request.id] = count, wanted
         self.left -= count
+        self.logits -= wanted
 
     def take_back(self, request_id: int) -> None:
         """Undo `give`."""
         self.left += self.of.pop(request_id, 0)
+        self.logits += self._logits_of.pop(request_id, 0)
 
 
 def pending(request: Schedulable) -> int:
     """Rows that a request wants now."""
     return 0 if request.idle else request.num_tokens - request.num_computed
+
+
+def logits_wanted(request: Schedulable, rows: int) -> int:
+    """Of how many of a request's next ``rows`` rows the logits are wanted: of those that score its
+    prompt, and of the last known token's."""
+    end, first = request.num_computed + rows, request.num_tokens - 1
+    if request.score_row is not None:
+        first = max(request.num_computed, request.score_row)
+    return max(0, end - first)

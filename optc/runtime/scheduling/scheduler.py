@@ -14,7 +14,8 @@ Nobody starves:
    is checked when it is accepted.
 
 `policy` states the bound that follows. Drafted tokens get what rows are left after all of these,
-and never another request's blocks.
+and never another request's blocks. Rows that score a prompt want logits, of which a step gives
+fewer: such a prompt gets as many as are left of them.
 
 Completions of one prompt follow their leader, the first of them: they wait while it computes the
 prompt, and then take over its blocks (`Scheduler.fork`).
@@ -110,7 +111,7 @@ class Scheduler(Generic[R]):
         """
         self._steps += 1
         self.preempted, self.admitted, self.reused = [], [], []
-        rows = Rows(self.token_budget)
+        rows = Rows(self.token_budget, self.max_logit_rows)
         self._running.sort(key=order)
         decodes = [request for request in self._running if pending(request) == 1]
         prefills = [request for request in self._running if pending(request) > 1]
@@ -129,7 +130,7 @@ class Scheduler(Generic[R]):
             for request in self._running
             if request.id in rows.of
         ]
-        return self._add_drafts(chunks, min(rows.left, self.max_logit_rows - len(chunks)))
+        return self._add_drafts(chunks, min(rows.left, rows.logits))
 
     def commit(self, chunks: list[Chunk[R]]) -> None:
         """Record that the step over ``chunks`` ran. Drafts do not count as computed until they
@@ -219,16 +220,16 @@ class Scheduler(Generic[R]):
         it for blocks, or itself if there are none."""
         if request in self.preempted:
             return
-        count = min(pending(request), rows.left)
+        count = rows.fit(request)
         while count and not self.blocks.grow(request.tables, request.num_computed + count):
             if not self._take_from_drafts() and self._preempt(rows) is request:
                 return
         if count:
-            rows.give(request.id, count)
+            rows.give(request, count)
 
     def _catch_up(self, request: R) -> None:
         before = request.num_computed
-        if request not in self.preempted and self.blocks.catch_up(request):
+        if request not in self.preempted and self.blocks.catch_up(request, request.score_row):
             self.reused.append((request, request.num_computed - before))
 
     def _admit(self, rows: Rows, before: R | None = None) -> None:
@@ -236,13 +237,15 @@ class Scheduler(Generic[R]):
         while rows.left and (request := self._next()) is not None:
             if before is not None and order(before) < order(request):
                 return
-            if request in self.preempted or self._follows(request) or self._full_for(request):
+            if request in self.preempted or self._follows(request):
                 return
-            request.num_computed = self.blocks.reuse(request)
+            if self._full_for(request) or self._lacks_logits(rows):
+                return
+            request.num_computed = self.blocks.reuse(request, request.score_row)
             while (count := self._room(request, rows)) == 0:
                 if self._take_from_drafts():
                     continue
-                if not self._yields_to(request):
+                if not self._yields_to(request) or self._lacks_logits(rows):
                     self.blocks.free(request.tables)
                     request.num_computed = 0
                     return
@@ -250,7 +253,7 @@ class Scheduler(Generic[R]):
             self._start(request)
             self.admitted.append(request)
             self.reused.append((request, request.num_computed))
-            rows.give(request.id, count)
+            rows.give(request, count)
 
     def _next(self) -> R | None:
         """The first waiting request that may be admitted."""
@@ -266,6 +269,10 @@ class Scheduler(Generic[R]):
         as a use of it, in every step that the request waits."""
         return len(self._running) >= self.max_running and not self._yields_to(request)
 
+    def _lacks_logits(self, rows: Rows) -> bool:
+        """Prompts that are scored took all rows of logits: nobody gives way for those."""
+        return not rows.logits and len(self._running) < self.max_running
+
     def _yields_to(self, request: R) -> bool:
         """The last running request is preempted for a new one, if that needs its room."""
         return bool(self._running) and order(self._running[-1]) > order(request)
@@ -273,7 +280,7 @@ class Scheduler(Generic[R]):
     def _room(self, request: R, rows: Rows) -> int:
         """Take the blocks for a new request's first rows; returns how many rows, 0 without room
         for all that is known and one token more: it would soon be preempted."""
-        count = min(pending(request), rows.left)
+        count = rows.fit(request)
         has_room = (
             len(self._running) < self.max_running
             and self.blocks.fits_new(request.tables, request.num_tokens + 1, self.token_budget)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from optc.runtime.loop.output_processor import advance
-from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sampler import Drawn, NoToken, Sampled
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 from tests.runtime.support.requests import make_request
 
 EOS = frozenset({25})

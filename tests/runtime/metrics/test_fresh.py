@@ -49,7 +49,8 @@ def test_a_step_counts_prompts_and_what_was_wanted_of_it() -> None:
         num_prompt, num_tokens = 5, 5
 
     metrics = EngineMetrics(total_blocks=(8, 4), work=StepWorkload((0,)))
-    metrics.count_step([Chunk(Asked(), 3, 4, 2)], 0.5, (4, 3))  # two of the prompt, then two drafts
+    chunk = Chunk(Asked(), 3, 4, 2)  # two of the prompt, then two drafts
+    metrics.count_step([chunk], 3, 0.5, (4, 3))
     assert (metrics.steps, metrics.step_s, metrics.prompt_tokens) == (1, 0.5, 2)
     assert metrics.work.logit_rows == 3
     assert (metrics.kv_use_sum, metrics.kv_use_peak) == (0.5, 0.5)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from optc.runtime.adapters.table import Adapter
-from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 from tests.runtime.support.requests import make_request
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from optc.executable.sampling import SampleResult
-from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sample_batch import FIELDS, NAN, NOTHING_ALLOWED, pack, unpack
 from optc.runtime.sampling.sampler import NoToken, Row, Sampled
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 V = 40
 FLOATS = FIELDS[FIELDS.index("temperature") :]

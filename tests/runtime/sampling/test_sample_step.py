@@ -9,10 +9,10 @@ import pytest
 
 from optc.executable.executable import Float32
 from optc.executable.sampling import SampleBatch, SampleResult
-from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sample_step import Samples, sample_step
 from optc.runtime.sampling.sampler import NoToken, Row, Sampled
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 
 V = 5

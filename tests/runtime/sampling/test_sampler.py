@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optc.executable.executable import Float32
-from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.noise import gumbel, words
 from optc.runtime.sampling.sampler import NoToken, Row, Sampled, sample
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 LOGITS = np.array([1.0, 0.2, -1.0, 2.0, 0.9, -0.5, 1.7, 0.0], np.float32)
 

@@ -55,9 +55,9 @@ def test_waiting_for_a_place_does_not_count_as_uses_of_a_prefix() -> None:
     asked: list[int] = []
     reuse = world.scheduler.blocks.reuse
 
-    def noted(job: HasPrefix) -> int:
+    def noted(job: HasPrefix, most: int | None) -> int:
         asked.append(len(job.tokens))
-        return reuse(job)
+        return reuse(job, most)
 
     with patch.object(world.scheduler.blocks, "reuse", noted):
         world.add(3, 1)

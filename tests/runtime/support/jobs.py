@@ -28,6 +28,7 @@ class Job:
     priority: int = 0
     rank: Rank = field(default_factory=lambda: Rank(0, 0))
     idle: bool = False
+    score_row: int | None = None
 
     @property
     def tokens(self) -> Int32:

@@ -10,11 +10,11 @@ import pytest
 from optc.executable.executable import Int32
 from optc.runtime.kv.kv_blocks import BlockTables
 from optc.runtime.metrics.request_metrics import RequestMetrics
-from optc.runtime.outputs import TokenLogprobs
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.sampling.sampler import Mask, Sampled
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
 from optc.runtime.speculative.drafters.drafted_text import DraftedText
 
 GREEDY = SamplingParams(temperature=0, logprobs=3)

@@ -1,0 +1,1 @@
+"""Log-probabilities of tokens that are given: of prompts, and of continuations."""
