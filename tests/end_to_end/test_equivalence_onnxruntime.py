@@ -85,6 +85,22 @@ def outcomes(artifact: Path, speculate: str) -> dict[Combination, Outcome]:
     return found
 
 
+def test_prompts_are_scored_in_calls_of_any_shape(artifact: Path) -> None:
+    """Alone, in chunks and beside others: every token within `TOLERANCE`."""
+    params = optc.SamplingParams(max_tokens=2, temperature=0, prompt_logprobs=0)
+    expected: dict[str, list[float]] = {}
+    for budget in (None, SMALL_BUDGET):
+        with optc.load(artifact, token_budget=budget, verify="size") as engine:
+            alone = [engine.generate([prompt], params)[0] for prompt in PROMPTS]
+            for output in (*alone, *engine.generate(PROMPTS, params)):
+                found = output.prompt_logprobs
+                assert found is not None
+                each = found.logprobs.tolist()
+                want = expected.setdefault(str(found.token_ids.tolist()), each)
+                assert each == pytest.approx(want, abs=TOLERANCE)
+    assert len(expected) == len(PROMPTS)
+
+
 class Reference:
     """Scores of tokens behind a text, one sequence computed at once."""
 
