@@ -21,6 +21,7 @@ from optc.cli.output import (
     table,
 )
 from optc.cli.progress import progress_on_stderr
+from optc.errors import InputError
 from optc.judging.decisions import decisions_of
 from optc.options import CompileOptions
 from optc.runtime.settings import ServeSettings
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from optc.progress import Progress
 
 _PATH = click.Path(path_type=Path)
+_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+_COUNT, _NUMBER = click.IntRange(1), click.IntRange(0)
+_OF_TASKS = ("tasks", "task_folder", "limit", "fewshot", "chat")
 _LABELS = {
     "tokens": "predicted tokens",
     "perplexity": "perplexity",
@@ -51,6 +55,11 @@ _LABELS = {
 @click.argument("artifact", type=ARTIFACT)
 @click.option("--text", type=_PATH, help="Text to score: .jsonl or plain [shipped].")
 @click.option("--reference", type=_PATH, help="Model folder: adds KL and top-1 agreement.")
+@click.option("--tasks", multiple=True, help="Tasks of lm-eval instead, with commas between.")
+@click.option("--task-folder", type=_FOLDER, help="Folder of further tasks [--tasks].")
+@click.option("--limit", type=_COUNT, help="Most documents of a task [--tasks].")
+@click.option("--fewshot", type=_NUMBER, help="Examples before each question [--tasks].")
+@click.option("--chat", is_flag=True, help="Render prompts with the chat template [--tasks].")
 @add_options(ServeSettings, "engine", "threads")
 @add_options(CompileOptions, "allow_remote_code")
 @json_option
@@ -59,7 +68,14 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Score a text with ARTIFACT; with --reference also against the float32 model."""
+    """Score a text with ARTIFACT; with --reference also against the float32 model. With --tasks:
+    its results in tasks of EleutherAI's Language Model Evaluation Harness, whose data is on this
+    machine (docs/how-to/score-tasks.md)."""
+    asked = {name: options.pop(name) for name in _OF_TASKS}
+    if asked["tasks"]:
+        _score_tasks(artifact, asked, options, as_json)
+        return
+    _refuse(asked, "only with --tasks")
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
         found = _evaluate(artifact, progress, options)
     if as_json:
@@ -74,6 +90,44 @@ def command(
         rows.add_section()
     _add(rows, answers)
     show(rows, *decision_tables(decisions_of({str(artifact): found.figures})))
+
+
+def _score_tasks(
+    artifact: Path, asked: dict[str, Any], options: dict[str, Any], as_json: bool
+) -> None:
+    from optc.lm_eval.tasks import WantedTasks, evaluate_tasks
+
+    serve = {name: options.pop(name) for name in ("engine", "threads")}
+    _refuse(options, "not with --tasks")
+    names = tuple(name for one in asked["tasks"] for name in one.split(",") if name)
+    if not names:
+        raise InputError("no task is named", where="--tasks")
+    wanted = WantedTasks(
+        names, asked["task_folder"], asked["limit"], asked["fewshot"], asked["chat"]
+    )
+    with reserved_stdout():
+        found = evaluate_tasks(artifact, wanted, **serve)
+    if as_json:
+        print_json("eval", {"tasks": found})
+        return
+    rows = table(str(artifact), "task", "metric", "value", "± standard error", "documents")
+    for task, figures in found.items():
+        for metric, one in figures["metrics"].items():
+            spread, count = one["stderr"], figures["documents"]
+            rows.add_row(
+                task,
+                metric,
+                "" if one["value"] is None else figure(one["value"], 4),
+                "" if spread is None else figure(spread, 4),
+                "" if count is None else str(count),
+            )
+    show(rows)
+
+
+def _refuse(options: Mapping[str, Any], why: str) -> None:
+    for name, value in options.items():
+        if value not in (None, False, ()):
+            raise InputError(f"this option goes {why}", where=f"--{name.replace('_', '-')}")
 
 
 def _add(rows: Table, figures: Mapping[str, Any]) -> None:

@@ -1,0 +1,27 @@
+"""``python -m optc.lm_eval``: lm-eval's own command line, which then knows ``--model optc``."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from optc.errors import OptcError
+from optc.lm_eval.needs import eval_packages
+
+
+def main() -> None:
+    """Run lm-eval; its options are its own."""
+    try:
+        with eval_packages():
+            import_module("optc.lm_eval.model")  # registers it
+            from lm_eval.__main__ import cli_evaluate
+        cli_evaluate()
+    except OptcError as error:
+        click.echo(f"error: {error.render()}", err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()
