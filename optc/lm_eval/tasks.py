@@ -65,7 +65,7 @@ def evaluate_tasks(artifact: Path, wanted: WantedTasks, **serve: Any) -> dict[st
         from optc.lm_eval.model import OptcLM
     manager = TaskManager(include_path=None if wanted.folder is None else str(wanted.folder))
     for name in wanted.names:
-        _check_task(name, manager)
+        check_task(name, manager)
     model = OptcLM(str(artifact), **serve)
     with model.engine:
         found = simple_evaluate(
@@ -80,7 +80,7 @@ def evaluate_tasks(artifact: Path, wanted: WantedTasks, **serve: Any) -> dict[st
     return {name: _figures(name, found) for name in found["results"]}
 
 
-def _check_task(name: str, manager: Any) -> None:
+def check_task(name: str, manager: Any) -> None:
     """Load a task and its data, before the artifact is loaded.
 
     Raises:

@@ -110,16 +110,15 @@ def test_samples_are_drawn_again_and_differ_from_each_other(exact: OptcLM) -> No
     assert len(set(first)) > 1
 
 
-def test_contexts_behind_bos_or_without(exact: OptcLM) -> None:
+def test_contexts_behind_bos_or_without(exact: OptcLM, transformers_model: Any) -> None:
     bos = exact.prefix_token_id
-    assert bos == exact.tokenizer.backend.token_to_id("<|begin_of_text|>")
-    assert exact.tok_encode("x") == HFLM.tok_encode.__get__(exact_like())("x")
-    assert exact.tok_encode("x", add_special_tokens=False)[:1] != [bos]
+    assert bos == transformers_model.prefix_token_id
+    assert exact.eot_token_id == transformers_model.eot_token_id
+    for text in ("x", "<|begin_of_text|>x", ""):
+        for add in (None, False, True):
+            want = transformers_model.tok_encode(text, add_special_tokens=add)
+            assert exact.tok_encode(text, add_special_tokens=add) == want, (text, add)
     assert len(exact.tokenizer_name) == len("optc-") + 16
-
-
-def exact_like() -> Any:
-    return HFLM(pretrained=str(MODEL), dtype="float32", device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -12,5 +12,5 @@ def test_options_go_to_the_model_or_to_the_load() -> None:
 
 
 def test_an_unknown_option_is_said() -> None:
-    with pytest.raises(InputError, match="'thread' is no argument .* did you mean 'threads'"):
+    with pytest.raises(InputError, match=r"'thread' is no argument .*did you mean 'threads'"):
         split({"thread": 2})

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from optc.errors import OptcError
+from optc.lm_eval.tasks import check_task
 from tests.lm_eval.conftest import MODEL, ROOT
 
 TASKS = "examples/tasks"
@@ -78,19 +80,18 @@ def test_lm_evals_own_command_knows_the_model(drafting_artifact: Callable[[str],
     assert wrong.stderr.splitlines()[-1].startswith("error: nowhere: ")
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        ("code_chioces", "lm-eval knows no task 'code_chioces' (did you mean 'code_choices'?"),
-        ("absent_data", "the data of the task 'absent_data' is not on this machine: "),
-        ("absent_hub", "the data of the task 'absent_hub' is not on this machine: "),
-        ("absent_package", "the task 'absent_package' needs the package 'no_such_package'"),
-    ],
-)
-def test_what_is_absent_is_one_error(
-    task: str, message: str, drafting_artifact: Callable[[str], Path], tmp_path: Path
-) -> None:
+ABSENT = {
+    "code_chioces": "lm-eval knows no task 'code_chioces' (did you mean 'code_choices'?",
+    "absent_data": "the data of the task 'absent_data' is not on this machine: ",
+    "absent_hub": "the data of the task 'absent_hub' is not on this machine: ",
+    "absent_package": "the task 'absent_package' needs the package 'no_such_package'",
+}
+
+
+def test_what_is_absent_is_one_error(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval", reason="lm-eval is not installed (pip install 'optc[eval]')")
+    from lm_eval.tasks import TaskManager
+
     source = (ROOT / TASKS / "code_choices.yaml").read_text()
     (tmp_path / "code_choices.yaml").write_text(source)
     for name, changes in {
@@ -104,10 +105,23 @@ def test_what_is_absent_is_one_error(
             text = text.replace(old, new)
         (tmp_path / f"{name}.yaml").write_text(text)
     (tmp_path / "lib.py").write_text("import no_such_package\n")
-    done = run("eval", drafting_artifact("int8"), "--tasks", task, "--task-folder", tmp_path)
-    *_, last = done.stderr.splitlines()
-    assert last.startswith(f"error: --tasks: {message}"), done.stderr
-    assert done.returncode == (3 if task == "absent_package" else 2)
+    manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
+    for task, message in ABSENT.items():
+        with pytest.raises(OptcError) as error:
+            check_task(task, manager)
+        assert str(error.value).startswith(f"--tasks: {message}")
+        assert error.value.exit_code == (3 if task == "absent_package" else 2)
+    check_task("code_choices", manager)
+
+
+def test_data_that_is_absent_ends_the_command(
+    drafting_artifact: Callable[[str], Path],
+) -> None:
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed (pip install 'optc[eval]')")
+    done = run("eval", drafting_artifact("int8"), "--tasks", "arc_easy")
+    assert done.returncode == 2
+    assert "error: --tasks: the data of the task 'arc_easy' is not on this machine" in done.stderr
+    assert "ai2_arc" in done.stderr
     assert "Traceback" not in done.stderr
 
 

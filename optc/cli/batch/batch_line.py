@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
+from optc.cli.batch.asked import Asked
 from optc.cli.batch.openai_fields import take_variables
 from optc.cli.batch.openai_form import Conversing, OpenAIForm, is_openai, openai_request
 from optc.cli.generating.messages import check_messages
@@ -29,7 +30,7 @@ _TIMES = ("ttft_ms", "tpot_ms")
 class Form(Protocol):
     """How an answer is written."""
 
-    def answer(self, outputs: Sequence[RequestOutput], params: SamplingParams) -> dict[str, Any]:
+    def answer(self, asked: Asked, outputs: Sequence[RequestOutput]) -> dict[str, Any]:
         """The line of finished requests, one for each prompt."""
 
     def failure(self, error: OptcError) -> dict[str, Any]:
@@ -50,10 +51,10 @@ class PlainForm:
     custom_id: str | None
     settings: ServeSettings
 
-    def answer(self, outputs: Sequence[RequestOutput], params: SamplingParams) -> dict[str, Any]:
+    def answer(self, asked: Asked, outputs: Sequence[RequestOutput]) -> dict[str, Any]:
         """The line of a finished request; it has one prompt."""
         (output,) = outputs
-        result = result_json(output, params, self.settings)
+        result = result_json(output, asked.params, self.settings)
         return self._head() | {k: v for k, v in result.items() if k not in _TIMES}
 
     def failure(self, error: OptcError) -> dict[str, Any]:

@@ -12,11 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from optc.cli.batch.asked import Asked
 from optc.cli.batch.openai_fields import asked, take_variables
+from optc.cli.batch.openai_logprobs import of_completion, of_prompt, of_turn
 from optc.errors import InputError, OptcError
 
 if TYPE_CHECKING:
-    from optc import RequestOutput, SamplingParams
+    from optc import RequestOutput
+    from optc.runtime.outputs import Completion
+    from optc.runtime.requests.prompts import Prompt
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 #: OpenAI's names of parameters that are called otherwise here.
@@ -60,16 +64,30 @@ def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
     changes.pop(wanted, None)
     if "stream" in changes:
         raise InputError("answers in files do not stream", where="stream", hint="leave it out")
-    if "logprobs" in changes or "top_logprobs" in changes:
-        raise InputError(
-            "log-probabilities have another form here",
-            where="logprobs",
-            hint='ask for them in plain lines: {"prompt": …, "logprobs": 1}',
-        )
+    changes |= _logprobs(changes, chat=url == CHAT)
     changes |= _structure(changes.pop("response_format", {"type": "text"}))
     if url != CHAT:
         return prompt, changes
     return Conversing(prompt, take_variables(changes)), changes
+
+
+def _logprobs(changes: dict[str, Any], *, chat: bool) -> dict[str, Any]:
+    """The sampling parameters of what asks for log-probabilities, taken out of ``changes``.
+
+    Raises:
+        InputError: They are of another type.
+    """
+    if chat:
+        wanted, count = changes.pop("logprobs", False), changes.pop("top_logprobs", 0)
+        if wanted is not False and wanted is not True:
+            raise InputError("neither true nor false", where="logprobs", hint="and top_logprobs: 5")
+        return {"logprobs": count} if wanted else {}
+    echo = changes.pop("echo", False)
+    if echo is not False and echo is not True:
+        raise InputError("neither true nor false", where="echo")
+    if not echo or (changes.get("logprobs") is None and changes.get("max_tokens") != 0):
+        return {}
+    return {"prompt_logprobs": changes.get("logprobs") or 0}
 
 
 def _structure(form: object) -> dict[str, Any]:
@@ -96,12 +114,14 @@ class OpenAIForm:
         custom_id: Its own name for itself.
         chat: It asks for a turn of a conversation.
         model: What it calls the model.
+        echo: The choices' texts begin with their prompt's.
     """
 
     number: int
     custom_id: str
     chat: bool
     model: str
+    echo: bool = False
 
     @classmethod
     def of(cls, number: int, value: Mapping[str, Any]) -> OpenAIForm:
@@ -113,12 +133,18 @@ class OpenAIForm:
         custom_id, body = value.get("custom_id"), value.get("body")
         if not isinstance(custom_id, str):
             raise InputError("a line of a batch has a text as its custom_id", where="custom_id")
-        model = body.get("model") if isinstance(body, dict) else None
-        return cls(number, custom_id, value.get("url") == CHAT, str(model or ""))
+        fields = body if isinstance(body, dict) else {}
+        chat = value.get("url") == CHAT
+        echo = not chat and fields.get("echo") is True
+        return cls(number, custom_id, chat, str(fields.get("model") or ""), echo)
 
-    def answer(self, outputs: Sequence[RequestOutput], params: SamplingParams) -> dict[str, Any]:
+    def answer(self, asked: Asked, outputs: Sequence[RequestOutput]) -> dict[str, Any]:
         """The line of finished requests: of each prompt all completions, one after the other."""
-        completions = [one for output in outputs for one in output.completions]
+        choices = [
+            self._choice(asked, prompt, output, one)
+            for prompt, output in zip(asked.prompts, outputs, strict=True)
+            for one in output.completions
+        ]
         read = sum(output.prompt_tokens for output in outputs)
         written = sum(output.output_tokens for output in outputs)
         body = {
@@ -126,15 +152,7 @@ class OpenAIForm:
             "object": "chat.completion" if self.chat else "text_completion",
             "created": int(time.time()),
             "model": self.model,
-            "choices": [
-                {
-                    "index": index,
-                    **self._said(one.text),
-                    "logprobs": None,
-                    "finish_reason": _REASONS.get(one.finish_reason, one.finish_reason),
-                }
-                for index, one in enumerate(completions)
-            ],
+            "choices": [{"index": index, **one} for index, one in enumerate(choices)],
             "usage": {
                 "prompt_tokens": read,
                 "completion_tokens": written,
@@ -147,6 +165,35 @@ class OpenAIForm:
     def failure(self, error: OptcError) -> dict[str, Any]:
         """The line of a request that failed."""
         return self._line(None, {"code": error.kind, "message": error.render()})
+
+    def _choice(
+        self, asked: Asked, prompt: Prompt, output: RequestOutput, one: Completion
+    ) -> dict[str, Any]:
+        text, scored = one.text, output.prompt_logprobs
+        if self.echo:
+            read = prompt if isinstance(prompt, str) else asked.text_of(output.prompt_token_ids)
+            text = read + text
+        choice = {
+            **self._said(text),
+            "logprobs": self._logprobs(asked, output, one),
+            "finish_reason": _REASONS.get(one.finish_reason, one.finish_reason),
+        }
+        if scored is not None and not self.echo:
+            choice["prompt_logprobs"] = of_prompt(scored, asked.shown)
+        return choice
+
+    def _logprobs(
+        self, asked: Asked, output: RequestOutput, one: Completion
+    ) -> dict[str, Any] | None:
+        if one.logprobs is None:
+            return None
+        if self.chat:
+            return of_turn(one.logprobs, asked.shown)
+        scored = output.prompt_logprobs
+        if self.echo and scored is not None:
+            tokens = [*output.prompt_token_ids, *one.token_ids]
+            return of_completion(tokens, [*scored, *one.logprobs], asked.shown)
+        return of_completion(one.token_ids, one.logprobs, asked.shown)
 
     def _said(self, text: str) -> dict[str, Any]:
         return {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}

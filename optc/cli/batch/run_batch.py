@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.cli.batch.answers_file import AnswersFile
+from optc.cli.batch.asked import Asked
 from optc.cli.batch.batch_line import BatchLine, LineReader
 from optc.errors import InputError, OptcError, RequestError
 from optc.progress import Progress
@@ -18,6 +19,7 @@ from optc.progress import Progress
 if TYPE_CHECKING:
     from optc import Engine, RequestOutput
     from optc.runtime.handle import Handle
+    from optc.runtime.text.tokenizer import Tokenizer
 
 #: The requests of a line, one a prompt, or what is wrong with it.
 Submitted = list["Handle"] | OptcError
@@ -129,7 +131,7 @@ def run_batch(
     def write() -> None:
         nonlocal done
         line, submitted = waiting.popleft()
-        answers.append(_answer(line, submitted, figures))
+        answers.append(_answer(line, submitted, figures, engine.tokenizer))
         done += 1
         progress("answers", done, total)
 
@@ -176,7 +178,9 @@ def _cancel(submitted: Submitted) -> None:
             handle.cancel()
 
 
-def _answer(line: BatchLine, submitted: Submitted, figures: BatchFigures) -> dict[str, Any]:
+def _answer(
+    line: BatchLine, submitted: Submitted, figures: BatchFigures, tokenizer: Tokenizer | None
+) -> dict[str, Any]:
     if isinstance(submitted, OptcError):
         figures.errors += 1
         return line.form.failure(submitted)
@@ -187,4 +191,4 @@ def _answer(line: BatchLine, submitted: Submitted, figures: BatchFigures) -> dic
         return line.form.failure(failed)
     for output in outputs:
         figures.add(output)
-    return line.form.answer(outputs, line.params)
+    return line.form.answer(Asked(line.prompts, line.params, tokenizer), outputs)

@@ -21,6 +21,8 @@ def result_json(
         result["forced_tokens"] = metrics.forced_tokens
     if output.logprobs is not None:
         result["logprobs"] = [position.to_json() for position in output.logprobs]
+    if output.prompt_logprobs is not None:
+        result["prompt_logprobs"] = output.prompt_logprobs.to_json()
     if params.beam_width is not None:
         result["beams"] = _completions(output, "cumulative_logprob")
     elif params.n > 1:

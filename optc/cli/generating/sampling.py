@@ -21,12 +21,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 DEFAULTS: Mapping[str, Any] = MappingProxyType({"temperature": 0.0, "max_tokens": 128})
 #: Those of a conversation: an answer may be as long as the context holds.
 CHAT_DEFAULTS: Mapping[str, Any] = MappingProxyType({**DEFAULTS, "max_tokens": None})
-#: Those that a conversation has: one answer at a time, which streams.
-CHAT_NAMES = tuple(
-    name
-    for name in options_of(SamplingParams)
-    if name not in ("n", "logprobs", "beam_width", "length_penalty", "early_stopping")
+_NOT_OF_CHATS = frozenset(
+    {"n", "logprobs", "prompt_logprobs", "beam_width", "length_penalty", "early_stopping"}
 )
+#: Those that a conversation has: one answer at a time, which streams.
+CHAT_NAMES = tuple(name for name in options_of(SamplingParams) if name not in _NOT_OF_CHATS)
 #: What the adapter of --adapter is called.
 ADAPTER = "adapter"
 
@@ -57,10 +56,12 @@ def check_shown(params: SamplingParams, *, as_json: bool) -> list[str]:
     """Warnings about what changes nothing in the output of ``optc run``.
 
     Raises:
-        InputError: ``--logprobs`` is given, which only ``--json`` shows.
+        InputError: Log-probabilities are asked for, which only ``--json`` shows.
     """
-    if params.logprobs is not None and not as_json:
-        raise InputError("changes nothing without --json", where="--logprobs", hint="add --json")
+    for name in ("logprobs", "prompt_logprobs"):
+        if getattr(params, name) is not None and not as_json:
+            where = f"--{name.replace('_', '-')}"
+            raise InputError("changes nothing without --json", where=where, hint="add --json")
     if params.n > 1 and params.temperature == 0 and params.beam_width is None:
         return [f"--n {params.n}: all are the same at --temperature 0; give a higher one"]
     return []

@@ -103,10 +103,14 @@ def test_a_field_that_asks_for_nothing_changes_nothing(url: str) -> None:
     ("url", "fields"),
     [
         (CHAT, {"stream": True}),
-        (CHAT, {"logprobs": True}),
-        (CHAT, {"logprobs": True, "top_logprobs": 2}),
-        (COMPLETIONS, {"logprobs": 0}),
-        (COMPLETIONS, {"echo": True}),
+        (CHAT, {"logprobs": 2}),
+        (CHAT, {"logprobs": True, "top_logprobs": 101}),
+        (CHAT, {"logprobs": True, "top_logprobs": "2"}),
+        (CHAT, {"echo": True}),
+        (COMPLETIONS, {"logprobs": True}),
+        (COMPLETIONS, {"logprobs": 2, "top_logprobs": 2}),
+        (COMPLETIONS, {"echo": 1}),
+        (COMPLETIONS, {"max_tokens": 0}),
         (COMPLETIONS, {"suffix": "x"}),
         (COMPLETIONS, {"best_of": 2}),
         (CHAT, {"tool_choice": "required"}),
@@ -120,6 +124,33 @@ def test_a_field_that_asks_for_nothing_changes_nothing(url: str) -> None:
 )
 def test_a_field_that_asks_for_something_else_is_an_error(url: str, fields: dict[str, Any]) -> None:
     assert read(url, **fields).error is not None
+
+
+@pytest.mark.parametrize(
+    ("url", "fields", "changes"),
+    [
+        (CHAT, {"logprobs": True}, {"logprobs": 0}),
+        (CHAT, {"logprobs": True, "top_logprobs": 2}, {"logprobs": 2}),
+        (COMPLETIONS, {"logprobs": 0}, {"logprobs": 0}),
+        (COMPLETIONS, {"logprobs": 3}, {"logprobs": 3}),
+        (COMPLETIONS, {"echo": True}, {}),
+        (COMPLETIONS, {"echo": True, "logprobs": 3}, {"logprobs": 3, "prompt_logprobs": 3}),
+        (COMPLETIONS, {"echo": True, "max_tokens": 0}, {"max_tokens": 0, "prompt_logprobs": 0}),
+        (
+            COMPLETIONS,
+            {"echo": True, "max_tokens": 0, "logprobs": 1},
+            {"max_tokens": 0, "logprobs": 1, "prompt_logprobs": 1},
+        ),
+        (COMPLETIONS, {"prompt_logprobs": 2}, {"prompt_logprobs": 2}),
+        (CHAT, {"prompt_logprobs": 2}, {"prompt_logprobs": 2}),
+    ],
+)
+def test_log_probabilities_are_asked_for(
+    url: str, fields: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    found = read(url, **fields)
+    assert found.error is None
+    assert found.params == PARAMS.changed(**changes)
 
 
 def test_no_probability_is_the_likeliest_token() -> None:

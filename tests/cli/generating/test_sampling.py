@@ -56,6 +56,7 @@ def test_each_option_reaches_its_field(tmp_path: Path) -> None:
         "stop": ("END", ("END",)),
         "stop_token_ids": ("0", (0,)),
         "logprobs": ("0", 0),
+        "prompt_logprobs": ("0", 0),
         "repetition_penalty": ("1.1", 1.1),
         "presence_penalty": ("-0.5", -0.5),
         "frequency_penalty": ("0.25", 0.25),
