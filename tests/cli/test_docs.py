@@ -38,6 +38,10 @@ FREE = {
 }
 
 
+#: Keys of results in tasks, which need lm-eval.
+OF_TASKS = {"metrics", "value", "stderr", "documents", "fewshot", "version"}
+
+
 def rows() -> dict[str, str]:
     """The text of the JSON table by its first column."""
     section = (DOCS / "cli.md").read_text().partition("## JSON")[2].partition("\n## ")[0]
@@ -128,7 +132,7 @@ def test_keys_of_commands(
             ("run", artifact, *TEXT, "--speculate", "ngram"),
             ("run", artifact, *TEXT, "--choice", "a"),
             ("run", artifact, *TEXT, "--beam-width", "2"),
-            ("run", artifact, *TEXT, "--n", "2", "--logprobs", "1"),
+            ("run", artifact, *TEXT, "--n", "2", "--logprobs", "1", "--prompt-logprobs", "0"),
             ("run", artifact, *files, "--max-tokens", "3"),
         ],
         "eval": [
@@ -155,7 +159,7 @@ def test_keys_of_commands(
     others = {
         "verify": {"gates", "signature"},
         "pull": {"moved_bytes"},
-        "eval": {"answers", "decisions"},
+        "eval": {"answers", "decisions", "tasks", *OF_TASKS},
     }
     elsewhere = frozenset(others.get(command, ()))
     # The passes; the conditions.

@@ -126,7 +126,7 @@ def _score_tasks(
 
 def _refuse(options: Mapping[str, Any], why: str) -> None:
     for name, value in options.items():
-        if value not in (None, False, ()):
+        if value is not None and value is not False and value != ():  # 0 is an answer
             raise InputError(f"this option goes {why}", where=f"--{name.replace('_', '-')}")
 
 

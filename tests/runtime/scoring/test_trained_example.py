@@ -15,7 +15,7 @@ import optc
 from optc.runtime.scoring.prompt_logprobs import PromptLogprobs
 from tests.support.shared import made_once
 
-MODEL = Path(__file__).parents[2] / "examples/models/pycode"
+MODEL = Path(__file__).parents[3] / "examples/models/pycode"
 TEXTS = (
     "def add(first, second):\n    return first + second\n\n\ndef sub(first, second):\n    return",
     "def add(first, second):\n    return first + second\n\n\nclass Reader:\n    def __init__(self",
