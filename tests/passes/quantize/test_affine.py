@@ -248,3 +248,23 @@ def test_what_becomes_zero_is_exactly_zero(scheme: Scheme) -> None:
     for tile in (plain, kept):
         assert not dequantize_rows(tile, scheme.group_size)[:, ::3].any()
     assert dequantize_rows(kept, scheme.group_size)[2, 1::3].all()
+
+
+@pytest.mark.parametrize("share", [1.0, 0.95, 0.9, 0.85])
+def test_each_narrower_range_is_tried_without_symmetry(share: float) -> None:
+    """Weights on the grid of a share of the range, but for one that makes it so wide."""
+    scale = np.float32(np.float16(np.float32(share) / np.float32(15)))
+    row = np.tile(np.arange(16, dtype=np.float32) * scale, 8)
+    row[-1] = 1.0
+    tile = quantize_rows(row[None], Scheme(4, 128, False))
+    assert tile.scales.tolist() == [[scale]]
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_group_below_zero_has_the_greatest_zero_point(bits: int) -> None:
+    most = 2**bits - 1
+    row = -np.arange(most + 1, dtype=np.float32)
+    tile = quantize_rows(row[None], Scheme(bits, most + 1, False))
+    assert tile.zero_points is not None
+    assert tile.zero_points.tolist() == [[most]]
+    np.testing.assert_array_equal(dequantize_rows(tile, most + 1), row[None])

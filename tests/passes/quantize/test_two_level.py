@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from optc.errors import InputError
 from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.scheme import CHUNK_ELEMENTS, Scheme
-from optc.passes.quantize.two_level import _RANGES, _WITH_ZERO, _grids
+from optc.passes.quantize.two_level import _RANGES, _WITH_ZERO, _grids, group_grid
 from tests.support.ir_text import Array, f32
 
 TWO_LEVEL = Scheme(4, 32, False, integer_scales=True)
@@ -248,3 +248,37 @@ def test_candidates_are_the_nearest_whose_values_are_within_int8(bits: int, zero
             assert s == step
             assert z in allowed
             assert abs(z - middle) <= nearest + 1e-4
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_ranges_beyond_int8_count_up_to_its_ends(bits: int) -> None:
+    """Of groups that errors of earlier columns moved: by plain Python, with weights."""
+    rng = np.random.default_rng(bits)
+    ends = [(-140, 20), (-20, 139), (-133, 131), (-60, 150), (-150, 5), (3, 144), (-144, -9)]
+    x = np.stack([rng.uniform(low, high, 32) for low, high in ends], axis=1).astype(np.float32)
+    x[0], x[1] = np.array(ends, np.float32).T
+    weights = rng.uniform(0.5, 2, 32).astype(np.float32)
+    grid = group_grid(x, Scheme(bits, 32, False, integer_scales=True), weights)
+    most, greatest_scale = GREATEST[bits]
+    for group, (low, high) in enumerate(ends):
+        least, last_of_all = max(min(low, 0), -128), min(max(high, 0), 127)
+        tries = []
+        for share, fewer, above in CANDIDATES[bits]:
+            nearest = np.rint((last_of_all - least) * np.float32(share) / np.float32(most))
+            s = int(np.clip(nearest - fewer, 1, greatest_scale))
+            middle = (least + last_of_all) * np.float32(0.5) + np.float32(above) * np.float32(s)
+            last = most * s
+            z = int(np.clip(np.rint(np.float32(last / 2) - middle), max(0, last - 127), 128))
+            q = np.clip(np.rint((x[:, group] + np.float32(z)) / np.float32(s)), 0, most)
+            error = np.square((q * s - z - x[:, group].astype(np.float64)) * weights).sum()
+            tries.append((float(error), s, z))
+        assert (grid.scale[group], grid.zero[group]) == min(tries)[1:], (low, high)
+
+
+def test_the_least_normal_scale_is_kept() -> None:
+    """Below it a division could overflow, and the scale is 1."""
+    tiny = np.finfo(np.float32).tiny
+    shape = np.linspace(0, 1, 32, dtype=np.float32)
+    for reach, scale in ((127 * tiny, tiny), (126 * tiny, 1), (254 * tiny, 2 * tiny)):
+        tile = quantize_rows(shape[None] * reach, TWO_LEVEL)
+        assert tile.scales.tolist() == [scale]
