@@ -1,20 +1,33 @@
-"""What needs the compile-time packages says so where they are not installed."""
+"""What needs packages beyond the runtime's says so where they are not installed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from optc.errors import UnavailableError
 
 
-@contextmanager
-def compile_packages() -> Iterator[None]:
+def compile_packages() -> AbstractContextManager[None]:
     """Turn a missing third-party package into an error that says how to get it.
 
     Raises:
         UnavailableError: A package of the ``compile`` extra is not installed.
     """
+    return _packages("compile")
+
+
+def serve_packages() -> AbstractContextManager[None]:
+    """The same for ``optc serve``.
+
+    Raises:
+        UnavailableError: A package of the ``serve`` extra is not installed.
+    """
+    return _packages("serve")
+
+
+@contextmanager
+def _packages(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
@@ -23,5 +36,5 @@ def compile_packages() -> Iterator[None]:
         raise UnavailableError(
             f"the package {error.name!r} is not installed",
             where="optc",
-            hint="pip install 'optc[compile]'",
+            hint=f"pip install 'optc[{extra}]'",
         ) from error

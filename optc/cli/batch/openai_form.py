@@ -12,15 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from optc.cli.batch.openai_fields import asked, take_variables
 from optc.errors import InputError, OptcError
+from optc.openai.fields import RENAMED, asked, take_variables
+from optc.openai.structures import take_structure
 
 if TYPE_CHECKING:
     from optc import RequestOutput, SamplingParams
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-#: OpenAI's names of parameters that are called otherwise here.
-_RENAMED = {"max_completion_tokens": "max_tokens"}
 _REASONS = {"deadline": "length"}
 
 
@@ -55,7 +54,7 @@ def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
     wanted = "messages" if url == CHAT else "prompt"
     if not isinstance(body, dict) or body.get(wanted) is None:
         raise InputError(f"it has no {wanted}", where="body")
-    changes = {_RENAMED.get(key, key): one for key, one in asked(body).items()}
+    changes = {RENAMED.get(key, key): one for key, one in asked(body).items()}
     prompt = body[wanted]
     changes.pop(wanted, None)
     if "stream" in changes:
@@ -66,25 +65,10 @@ def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
             where="logprobs",
             hint='ask for them in plain lines: {"prompt": …, "logprobs": 1}',
         )
-    changes |= _structure(changes.pop("response_format", {"type": "text"}))
+    changes |= take_structure(changes)
     if url != CHAT:
         return prompt, changes
     return Conversing(prompt, take_variables(changes)), changes
-
-
-def _structure(form: object) -> dict[str, Any]:
-    """The sampling parameters of a ``response_format``."""
-    kind = form.get("type") if isinstance(form, dict) else None
-    if kind == "text":
-        return {}
-    if kind == "json_object":
-        return {"json_schema": {"type": "object"}}
-    inner = form.get("json_schema") if isinstance(form, dict) else None
-    if kind == "json_schema" and isinstance(inner, dict) and "schema" in inner:
-        return {"json_schema": inner["schema"]}
-    raise InputError(
-        "not a format of responses", where="response_format", hint="text, json_object, json_schema"
-    )
 
 
 @dataclass(frozen=True)

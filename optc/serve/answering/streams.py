@@ -1,0 +1,116 @@
+"""The chunks of a stream, from handles of the runtime."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from optc.errors import OptcError
+from optc.runtime.handle import Handle
+from optc.runtime.outputs import Delta, RequestOutput
+from optc.serve.answering.envelope import DONE
+from optc.serve.answering.usage import counted, usage_of
+from optc.serve.answering.writer import Writer
+from optc.serve.api_errors import APIError, later, of_error
+from optc.serve.asking.asked import Asked
+
+
+async def chunks(
+    asked: Asked, handles: Sequence[Handle], writer: Writer, facts: dict[str, Any]
+) -> AsyncGenerator[bytes, None]:
+    """Server-sent events up to ``[DONE]``. What goes wrong meanwhile is an event, too. Who closes
+    it cancels the requests.
+
+    Args:
+        asked: What was asked for.
+        handles: Its requests.
+        writer: Writes their choices.
+        facts: Where the log finds how many tokens there were, and what went wrong.
+    """
+    envelope, each = writer.envelope, asked.usage == "each"
+    read = sum(len(handle.prompt_token_ids) for handle in handles)
+    written = 0
+    try:
+        openings = [writer.opening(choice) for choice in range(len(handles) * asked.n)]
+        if opening := [one for one in openings if one is not None]:
+            yield envelope.chunk(opening, counted(read, 0) if each else None)
+        async with aclosing(_merged(handles)) as deltas:
+            async for place, delta in deltas:
+                if delta.finish_reason in ("error", "cancelled"):
+                    handles[place].cancel()  # its other texts
+                    check_output(await handles[place])
+                written += len(delta.token_ids)
+                choice = writer.delta(place * asked.n + delta.index, delta)
+                if choice is not None:
+                    yield envelope.chunk([choice], counted(read, written) if each else None)
+        outputs = [check_output(await handle) for handle in handles]
+        if asked.usage != "none":
+            yield envelope.chunk([], usage_of(outputs))
+    except (OptcError, APIError) as error:
+        told = of_error(error) if isinstance(error, OptcError) else error
+        facts["error"] = told.status
+        yield event(told.to_bytes())
+    finally:
+        facts["completion_tokens"] = written
+        cancel_all(handles)
+    yield DONE
+
+
+def check_output(output: RequestOutput) -> RequestOutput:
+    """The output, if it is whole.
+
+    Raises:
+        RequestError: The request failed.
+        APIError: The server has ended it.
+    """
+    output.raise_for_error()
+    if any(one.finish_reason == "cancelled" for one in output.completions):
+        raise later(503, "the server is shutting down")
+    return output
+
+
+def cancel_all(handles: Sequence[Handle]) -> None:
+    """Cancel what has not ended."""
+    for handle in handles:
+        if not handle.done:
+            handle.cancel()
+
+
+def event(data: bytes) -> bytes:
+    """A server-sent event of one line."""
+    return b"data: " + data + b"\n\n"
+
+
+async def _merged(handles: Sequence[Handle]) -> AsyncGenerator[tuple[int, Delta], None]:
+    """Deltas of all handles as they come, with the places of the handles."""
+    if len(handles) == 1:
+        async for delta in handles[0]:
+            yield 0, delta
+        return
+    queue: asyncio.Queue[tuple[int, Any]] = asyncio.Queue()
+
+    async def read(place: int, handle: Handle) -> None:
+        try:
+            async for delta in handle:
+                queue.put_nowait((place, delta))
+        except OptcError as error:
+            queue.put_nowait((place, error))
+        else:
+            queue.put_nowait((place, None))
+
+    readers = [asyncio.create_task(read(place, handle)) for place, handle in enumerate(handles)]
+    try:
+        left = len(readers)
+        while left:
+            place, found = await queue.get()
+            if isinstance(found, Delta):
+                yield place, found
+            elif found is not None:
+                raise found
+            else:
+                left -= 1
+    finally:
+        for reader in readers:
+            reader.cancel()

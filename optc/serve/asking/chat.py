@@ -1,0 +1,93 @@
+"""What a request of ``/v1/chat/completions`` asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optc.openai.fields import take_variables
+from optc.runtime.requests.generation_request import GenerationRequest
+from optc.runtime.requests.prompts import Chat
+from optc.serve.api_errors import APIError
+from optc.serve.asking.asked import Asked, Asker
+from optc.serve.asking.read_body import validated
+from optc.serve.asking.sampling import check_completions, fields_of, take_terms
+from optc.serve.bodies.chat import ChatBody
+from optc.serve.models import ModelTable, ServedModel
+from optc.serve.settings import Limits
+
+
+def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Limits) -> Asked:
+    """Read a body.
+
+    Raises:
+        APIError, OptcError: It is wrong, or asks for too much.
+    """
+    validated(ChatBody, body)
+    model = models.find(body.get("model"))
+    check_model(model)
+    fields = fields_of(body)
+    messages = with_objects(fields.pop("messages", []))
+    if "tool_choice" in fields:
+        raise APIError(400, "tool_choice is not supported: leave it to the model", "tool_choice")
+    shows = fields.pop("include_reasoning", True)
+    variables = take_variables(fields)
+    logprobs = _logprobs(fields)
+    if "max_tokens" not in fields and "max_tokens" not in model.engine.defaults:
+        fields["max_tokens"] = None  # as many as the context holds
+    terms = take_terms(fields, body, model, asker, limits, logprobs=logprobs)
+    check_completions(1, terms.params.n, limits)
+    request = GenerationRequest(Chat(messages, variables), terms.params, **terms.served)
+    return Asked(
+        model,
+        (request,),
+        terms.params.n,
+        terms.stream,
+        terms.usage,
+        terms.token_ids,
+        terms.unknown,
+        bool(shows),
+    )
+
+
+def with_objects(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages whose calls have objects as arguments, as templates want them: OpenAI's clients send
+    their JSON text."""
+    found = []
+    for message in messages:
+        calls = message.get("tool_calls")
+        more = {"tool_calls": [_with_object(one) for one in calls]} if calls else {}
+        found.append({**message, **more})
+    return found
+
+
+def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        return dict(call)
+    try:
+        value = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):  # what a model wrote may be anything
+        return dict(call)
+    return {**call, "function": {**function, "arguments": value}}
+
+
+def _logprobs(fields: dict[str, Any]) -> int | None:
+    """``logprobs`` of the runtime: how many of the likeliest tokens."""
+    wanted = fields.pop("logprobs", False)
+    top = fields.pop("top_logprobs", None)
+    return (top or 0) if wanted else None
+
+
+def check_model(model: ServedModel) -> None:
+    """Refuse a model that holds no conversations.
+
+    Raises:
+        APIError: It has no chat template.
+    """
+    tokenizer = model.engine.tokenizer
+    if tokenizer is None or not tokenizer.chat_template:
+        message = f"the model {model.name!r} has no chat template; use /v1/completions"
+        raise APIError(400, message, "model")

@@ -1,0 +1,111 @@
+"""Engines for tests of the server: the toy, one that waits, and one that says what it is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from optc.executable.executable import EngineSpec, Float32, StepBatch
+from optc.runtime.engine import Engine
+from optc.runtime.settings import ServeSettings
+from optc.runtime.text.tokenizer import Tokenizer
+from tests.runtime.support.texts import byte_level
+from tests.runtime.support.toy import ToyExecutable, toy_spec
+
+#: Shows every message: who said it, what, and what it calls; then the tools.
+TEMPLATE = (
+    "{% for m in messages %}{{ m.role[0] }}:{{ m.content or '' }}"
+    "{% for c in m.tool_calls or [] %}<{{ c.function.arguments.x }}>{% endfor %};{% endfor %}"
+    "{% if tools %}[{{ tools | length }}]{% endif %}a:"
+)
+SPEC = toy_spec((0, 6), vocab=259, max_context=256, max_sequences=4)
+#: The first token of a byte in `byte_level`.
+_FIRST = 3
+
+
+class WaitingExecutable(ToyExecutable):
+    """Each step waits until it may go."""
+
+    def __init__(self, spec: EngineSpec = SPEC) -> None:
+        super().__init__(spec)
+        self.steps = threading.Semaphore(0)
+
+    def step(self, batch: StepBatch) -> Float32:
+        self.steps.acquire()
+        return super().step(batch)
+
+    def let_go(self, steps: int = 1 << 20) -> None:
+        """Let so many steps go."""
+        self.steps.release(steps)
+
+
+class FailingExecutable(ToyExecutable):
+    """Fails in a step."""
+
+    def __init__(self, after: int, spec: EngineSpec = SPEC) -> None:
+        super().__init__(spec)
+        self.left = after
+
+    def step(self, batch: StepBatch) -> Float32:
+        if not self.left:
+            raise RuntimeError("no more steps")
+        self.left -= 1
+        return super().step(batch)
+
+
+class SayingExecutable(ToyExecutable):
+    """Says one text behind prompts of one length, then ends.
+
+    Args:
+        tokens: Of the text.
+        prompt: Tokens of the prompt.
+    """
+
+    def __init__(self, tokens: Sequence[int], prompt: int, spec: EngineSpec = SPEC) -> None:
+        super().__init__(spec)
+        self.tokens = [*tokens, 1]
+        self.prompt = prompt
+
+    def step(self, batch: StepBatch) -> Float32:
+        logits = super().step(batch)
+        for row, at in enumerate(batch.logit_rows):
+            place = int(batch.positions[at]) - self.prompt + 1
+            if 0 <= place < len(self.tokens):
+                logits[row] = 0
+                logits[row, self.tokens[place]] = 50
+        return np.ascontiguousarray(logits)
+
+
+def tokenizer(template: str = TEMPLATE) -> Tokenizer:
+    """One token a byte, with a chat template."""
+    return Tokenizer(byte_level(), chat_template=template, special_tokens={"eos_token": "</s>"})
+
+
+def toy_engine(
+    executable: Callable[[], ToyExecutable] | None = None,
+    *,
+    template: str = TEMPLATE,
+    defaults: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Engine:
+    """An engine on the toy, or on another executable."""
+    return Engine(
+        executable or (lambda: ToyExecutable(SPEC)),
+        ServeSettings(kv_memory="1MiB", **settings),
+        tokenizer=tokenizer(template),
+        eos_token_ids=(1,),
+        defaults=defaults,
+    )
+
+
+def saying(
+    text: str, messages: Sequence[Any], template: str = TEMPLATE, **variables: Any
+) -> Engine:
+    """An engine that says ``text`` to these messages."""
+    spoken = tokenizer(template)
+    prompt = len(spoken.encode_chat(messages, **variables))
+    tokens = spoken.encode(text, add_special_tokens=False, parse_special=True)
+    return toy_engine(lambda: SayingExecutable(tokens, prompt), template=template)
