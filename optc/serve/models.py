@@ -10,6 +10,7 @@ from typing import Any
 
 from optc.errors import InputError
 from optc.runtime.engine import Engine
+from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
 
 #: Who made a model, for clients that ask.
@@ -158,6 +159,19 @@ class ModelTable:
 
     def _names(self) -> str:
         return ", ".join(self._models)
+
+
+def check_model(model: ServedModel) -> Tokenizer:
+    """The tokenizer of a model that holds conversations.
+
+    Raises:
+        APIError: It has no chat template.
+    """
+    tokenizer = model.engine.tokenizer
+    if tokenizer is None or not tokenizer.chat_template:
+        message = f"the model {model.name!r} has no chat template; use /v1/completions"
+        raise APIError(400, message, "model")
+    return tokenizer
 
 
 def _fingerprint(engine: Engine) -> str | None:

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from optc.errors import RequestError
 from optc.logs.logger import logger
 from optc.runtime.handle import Handle
 from optc.serve.answering.streams import cancel_all
-from optc.serve.api_errors import later
+from optc.serve.api_errors import APIError, later
 from optc.serve.asking.asked import Asked
 from optc.serve.models import ModelTable
 from optc.serve.settings import HTTPSettings
@@ -73,7 +74,7 @@ class Service:
         for one in results:
             if isinstance(one, BaseException):
                 cancel_all(handles)
-                raise one
+                raise _about_tools(one) if asked.must_call else one
         return handles
 
     def _check(self) -> None:
@@ -102,3 +103,10 @@ def _forget(begun: Sequence[asyncio.Future[Handle]]) -> None:
             if one.done() and not one.cancelled() and not one.exception()
         ]
     )
+
+
+def _about_tools(error: BaseException) -> BaseException:
+    """An error about the grammar that was made of the tools, which the client knows nothing of."""
+    if isinstance(error, RequestError) and error.where.startswith("grammar"):
+        return APIError(400, f"no grammar of these tools: {error.message}", "tools")
+    return error

@@ -21,9 +21,7 @@ TEMPLATE = (
     "{% for c in m.tool_calls or [] %}<{{ c.function.arguments.x }}>{% endfor %};{% endfor %}"
     "{% if tools %}[{{ tools | length }}]{% endif %}a:"
 )
-SPEC = toy_spec((0, 6), vocab=259, max_context=256, max_sequences=4)
-#: The first token of a byte in `byte_level`.
-_FIRST = 3
+SPEC = toy_spec((0, 6), vocab=280, max_context=512, max_sequences=4)
 
 
 class WaitingExecutable(ToyExecutable):
@@ -79,15 +77,18 @@ class SayingExecutable(ToyExecutable):
         return np.ascontiguousarray(logits)
 
 
-def tokenizer(template: str = TEMPLATE) -> Tokenizer:
-    """One token a byte, with a chat template."""
-    return Tokenizer(byte_level(), chat_template=template, special_tokens={"eos_token": "</s>"})
+def tokenizer(template: str = TEMPLATE, special: Sequence[str] = ()) -> Tokenizer:
+    """One token a byte, and ``special`` ones, with a chat template."""
+    backend = byte_level()
+    backend.add_special_tokens(list(special))
+    return Tokenizer(backend, chat_template=template, special_tokens={"eos_token": "</s>"})
 
 
 def toy_engine(
     executable: Callable[[], ToyExecutable] | None = None,
     *,
     template: str = TEMPLATE,
+    special: Sequence[str] = (),
     defaults: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Engine:
@@ -95,17 +96,21 @@ def toy_engine(
     return Engine(
         executable or (lambda: ToyExecutable(SPEC)),
         ServeSettings(kv_memory="1MiB", **settings),
-        tokenizer=tokenizer(template),
+        tokenizer=tokenizer(template, special),
         eos_token_ids=(1,),
         defaults=defaults,
     )
 
 
 def saying(
-    text: str, messages: Sequence[Any], template: str = TEMPLATE, **variables: Any
+    text: str,
+    messages: Sequence[Any],
+    template: str = TEMPLATE,
+    special: Sequence[str] = (),
+    **variables: Any,
 ) -> Engine:
     """An engine that says ``text`` to these messages."""
-    spoken = tokenizer(template)
+    spoken = tokenizer(template, special)
     prompt = len(spoken.encode_chat(messages, **variables))
     tokens = spoken.encode(text, add_special_tokens=False, parse_special=True)
-    return toy_engine(lambda: SayingExecutable(tokens, prompt), template=template)
+    return toy_engine(lambda: SayingExecutable(tokens, prompt), template=template, special=special)

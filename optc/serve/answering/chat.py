@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from optc.runtime.outputs import Completion, Delta, RequestOutput, TokenLogprobs
 from optc.serve.answering.envelope import Envelope
 from optc.serve.answering.logprobs import of_chat
-from optc.serve.answering.token_texts import TokenTexts, token_texts
+from optc.serve.answering.token_texts import token_texts
 from optc.serve.answering.writer import finish_reason
 from optc.serve.asking.asked import Asked
+from optc.serve.models import check_model
 from optc.serve.parsing.pieces import (
     CallArguments,
     CallBegun,
@@ -30,23 +31,20 @@ class ChatWriter:
 
     Args:
         asked: What was asked for.
-        reader: Makes a reader of one message.
-        shows_thoughts: Give what the model thinks.
+        prompt: The prompt as the model sees it.
     """
 
-    def __init__(
-        self, asked: Asked, reader: Callable[[], Reader], *, shows_thoughts: bool = True
-    ) -> None:
+    def __init__(self, asked: Asked, prompt: Sequence[int]) -> None:
         self.envelope = Envelope(
             "chatcmpl", "chat.completion", "chat.completion.chunk", asked.model
         )
-        tokenizer = asked.model.engine.tokenizer
-        self._texts: TokenTexts | None = None if tokenizer is None else token_texts(tokenizer)
-        self._reader = reader
+        self._tokenizer = check_model(asked.model)
+        self._texts = token_texts(self._tokenizer)
+        self._reading = asked.reading
+        self._prompt = prompt
         self._readers: dict[int, Reader] = {}
         self._called: set[int] = set()
         self._token_ids = asked.token_ids
-        self._shows_thoughts = shows_thoughts
 
     def opening(self, choice: int) -> dict[str, Any] | None:
         """Who speaks."""
@@ -86,7 +84,8 @@ class ChatWriter:
     def _read(self, choice: int, text: str, *, ends: bool) -> list[Piece]:
         reader = self._readers.get(choice)
         if reader is None:
-            reader = self._readers[choice] = self._reader()
+            reader = self._reading.reader(self._prompt, self._tokenizer)
+            self._readers[choice] = reader
         return reader.feed(text) + (reader.finish() if ends else [])
 
     def _reason(self, choice: int, pieces: Iterable[Piece], reason: str | None) -> str | None:
@@ -102,7 +101,7 @@ class ChatWriter:
             if isinstance(piece, Said):
                 found["content"] = found.get("content", "") + piece.text
             elif isinstance(piece, Thought):
-                if self._shows_thoughts:
+                if self._reading.shows_thoughts:
                     found["reasoning"] = found.get("reasoning", "") + piece.text
             elif isinstance(piece, CallBegun):
                 calls[piece.index] = _begun(piece)
@@ -123,7 +122,7 @@ class ChatWriter:
         }
 
     def _logprobs(self, positions: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
-        return of_chat(positions, self._texts) if positions and self._texts else None
+        return of_chat(positions, self._texts) if positions else None
 
 
 def _begun(piece: CallBegun) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.serve.models import ServedModel
+from optc.serve.parsing.reading import Reading
 
 #: Where a stream says how many tokens it took: nowhere, in its last chunk, or in each.
 Usage = Literal["none", "last", "each"]
@@ -37,7 +38,8 @@ class Asked:
         usage: Where the stream says how many tokens it took.
         token_ids: Give the tokens beside their text.
         unknown: Names of fields that nobody knows.
-        shows_thoughts: Give what the model thinks.
+        reading: How messages are read.
+        must_call: A grammar lets the model do nothing but call tools.
     """
 
     model: ServedModel
@@ -47,4 +49,5 @@ class Asked:
     usage: Usage = "none"
     token_ids: bool = False
     unknown: tuple[str, ...] = ()
-    shows_thoughts: bool = True
+    reading: Reading = field(default_factory=Reading)
+    must_call: bool = False

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from optc.openai.fields import take_variables
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Chat
-from optc.serve.api_errors import APIError
 from optc.serve.asking.asked import Asked, Asker
 from optc.serve.asking.read_body import validated
 from optc.serve.asking.sampling import check_completions, fields_of, take_terms
+from optc.serve.asking.tools import grammar_of, reading_of, take_choice
 from optc.serve.bodies.chat import ChatBody
-from optc.serve.models import ModelTable, ServedModel
+from optc.serve.models import ModelTable, check_model
 from optc.serve.settings import Limits
 
 
@@ -26,17 +27,23 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
     """
     validated(ChatBody, body)
     model = models.find(body.get("model"))
-    check_model(model)
+    tokenizer = check_model(model)
     fields = fields_of(body)
     messages = with_objects(fields.pop("messages", []))
-    if "tool_choice" in fields:
-        raise APIError(400, "tool_choice is not supported: leave it to the model", "tool_choice")
-    shows = fields.pop("include_reasoning", True)
+    shows = bool(fields.pop("include_reasoning", True))
     variables = take_variables(fields)
-    logprobs = _logprobs(fields)
+    reading = reading_of(tokenizer.chat_template, variables.get("tools") or ())
+    if body.get("parallel_tool_calls") is False:
+        reading = replace(reading, most_calls=1)
+    reading, must_call = take_choice(fields, reading)
+    more: dict[str, Any] = {"logprobs": _logprobs(fields)}
+    if must_call:
+        more["grammar"] = grammar_of(reading, tokenizer, messages, variables)
+    if reading.needs_special_tokens(tokenizer):
+        fields.setdefault("skip_special_tokens", False)
     if "max_tokens" not in fields and "max_tokens" not in model.engine.defaults:
         fields["max_tokens"] = None  # as many as the context holds
-    terms = take_terms(fields, body, model, asker, limits, logprobs=logprobs)
+    terms = take_terms(fields, body, model, asker, limits, **more)
     check_completions(1, terms.params.n, limits)
     request = GenerationRequest(Chat(messages, variables), terms.params, **terms.served)
     return Asked(
@@ -47,7 +54,8 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
         terms.usage,
         terms.token_ids,
         terms.unknown,
-        bool(shows),
+        replace(reading, shows_thoughts=shows),
+        must_call,
     )
 
 
@@ -79,15 +87,3 @@ def _logprobs(fields: dict[str, Any]) -> int | None:
     wanted = fields.pop("logprobs", False)
     top = fields.pop("top_logprobs", None)
     return (top or 0) if wanted else None
-
-
-def check_model(model: ServedModel) -> None:
-    """Refuse a model that holds no conversations.
-
-    Raises:
-        APIError: It has no chat template.
-    """
-    tokenizer = model.engine.tokenizer
-    if tokenizer is None or not tokenizer.chat_template:
-        message = f"the model {model.name!r} has no chat template; use /v1/completions"
-        raise APIError(400, message, "model")

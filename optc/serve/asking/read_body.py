@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
 
 from optc.safe_json import JSONError, parse_json
@@ -16,6 +17,8 @@ from optc.serve.api_errors import APIError
 T = TypeVar("T")
 #: Bodies of more bytes are read on a thread: shorter ones take less time than that.
 _LONG = 1 << 14
+#: Their schemas are checked, and a grammar may be made of them.
+_TOOLS = b'"tools"'
 #: Characters of a message about a field.
 _SHOWN = 300
 
@@ -36,7 +39,8 @@ async def read_body(request: Request, most: int, read: Callable[[dict[str, Any]]
         raise APIError(415, "send JSON, with the header 'content-type: application/json'")
     data = await _bytes(request, most)
     work = partial(_read, data, read)
-    return await asyncio.to_thread(work) if len(data) > _LONG else work()
+    takes_long = len(data) > _LONG or _TOOLS in data
+    return await asyncio.to_thread(work) if takes_long else work()
 
 
 def validated(kind: type[BaseModel], value: dict[str, Any]) -> None:
@@ -50,10 +54,11 @@ def validated(kind: type[BaseModel], value: dict[str, Any]) -> None:
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)
         # Of a union, the member that went farthest is the one that is meant.
-        first = max(wrong, key=lambda one: len(_fields(value, one["loc"])))
-        missing = first["type"] == "missing"
-        places = [*_fields(value, first["loc"]), *(first["loc"][-1:] if missing else ())]
+        places, first = max(
+            ((_places(value, one), one) for one in wrong), key=lambda one: len(one[0])
+        )
         path = ".".join(map(str, places))
+        missing = first["type"] == "missing"
         message = f"{path} is missing" if missing else f"{path}: {first['msg']}"
         raise APIError(400, message[:_SHOWN], path or None) from error
 
@@ -90,12 +95,13 @@ def _too_long(most: int) -> APIError:
     return APIError(413, message, headers={"connection": "close"})
 
 
-def _fields(value: Any, places: tuple[int | str, ...]) -> list[int | str]:
-    """A place in a body, without the names of types that pydantic puts between for unions."""
+def _places(value: Any, error: ErrorDetails) -> list[int | str]:
+    """Where in a body an error is, without the names of types that pydantic puts between for
+    unions."""
     found: list[int | str] = []
-    for place in places:
+    for place in error["loc"]:
         listed = isinstance(value, list) and isinstance(place, int) and place < len(value)
         if listed or (isinstance(value, dict) and place in value):
             found.append(place)
             value = value[place]
-    return found
+    return [*found, *(error["loc"][-1:] if error["type"] == "missing" else ())]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -22,7 +22,6 @@ from optc.serve.context import asker_of, service_of
 from optc.serve.event_stream import EventStream, unless_left
 from optc.serve.guards.access_log import facts_of
 from optc.serve.models import ModelTable
-from optc.serve.parsing.pieces import PlainReader
 from optc.serve.settings import Limits
 
 Ask = Callable[[dict[str, Any], ModelTable, Asker, Limits], Asked]
@@ -30,15 +29,17 @@ Ask = Callable[[dict[str, Any], ModelTable, Asker, Limits], Asked]
 
 async def completions(request: Request) -> Response:
     """Continue texts."""
-    return await _answer(request, ask_completion, CompletionWriter)
+    return await _answer(request, ask_completion, lambda asked, prompt: CompletionWriter(asked))
 
 
 async def chat_completions(request: Request) -> Response:
     """The next message of a conversation."""
-    return await _answer(request, ask_chat, lambda asked: ChatWriter(asked, PlainReader))
+    return await _answer(request, ask_chat, ChatWriter)
 
 
-async def _answer(request: Request, ask: Ask, writer_of: Callable[[Asked], Writer]) -> Response:
+async def _answer(
+    request: Request, ask: Ask, writer_of: Callable[[Asked, Sequence[int]], Writer]
+) -> Response:
     service, asker = service_of(request), asker_of(request)
     limits, facts = service.settings.limits, facts_of(request)
     with service.preparing():
@@ -46,7 +47,7 @@ async def _answer(request: Request, ask: Ask, writer_of: Callable[[Asked], Write
         asked = await read_body(request, limits.body_bytes, read)
         facts |= {"model": asked.model.name, "stream": asked.stream}
         handles = await unless_left(request.receive, service.begin(asked))
-    writer = writer_of(asked)
+    writer = writer_of(asked, handles[0].prompt_token_ids)
     facts["prompt_tokens"] = sum(len(handle.prompt_token_ids) for handle in handles)
     if asked.stream:
         return EventStream(chunks(asked, handles, writer, facts), service.settings.ping_s)

@@ -13,11 +13,11 @@ from optc.openai.fields import take_variables
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.answering.token_texts import token_texts
 from optc.serve.api_errors import APIError
-from optc.serve.asking.chat import check_model, with_objects
+from optc.serve.asking.chat import with_objects
 from optc.serve.asking.read_body import read_body, validated
 from optc.serve.bodies.tokens import DetokenizeBody, TokenizeBody
 from optc.serve.context import service_of
-from optc.serve.models import ModelTable, ServedModel
+from optc.serve.models import ModelTable, ServedModel, check_model
 
 Work = Callable[[], dict[str, Any]]
 

@@ -1,0 +1,97 @@
+"""Tools of a chat: which the model may call, and which it must."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from optc.logs.logger import logger
+from optc.runtime.text.tokenizer import Tokenizer
+from optc.serve.api_errors import APIError
+from optc.serve.parsing.formats import (
+    HERMES,
+    JSON,
+    XML,
+    ThoughtFormat,
+    begins_in_thought,
+    call_format,
+    thought_format,
+)
+from optc.serve.parsing.grammars import grammar_of_calls
+from optc.serve.parsing.reading import Reading
+
+_LOG = logger(__name__)
+
+
+def reading_of(template: str, tools: Sequence[Mapping[str, Any]]) -> Reading:
+    """How messages are read of a model with this chat template, which may call ``tools``."""
+    calls = call_format(template) if tools else None
+    if tools and calls is None:
+        _note_unknown(template)
+    schemas = {one["function"]["name"]: one["function"].get("parameters") or {} for one in tools}
+    return Reading(calls, thought_format(template), schemas)
+
+
+def take_choice(fields: dict[str, Any], reading: Reading) -> tuple[Reading, bool]:
+    """The reading of a request, and whether it must call; ``tool_choice`` is taken out.
+
+    Raises:
+        APIError: It must call what there is not.
+    """
+    choice = fields.pop("tool_choice", None)
+    if choice is None:
+        return reading, False
+    if not reading.tools:
+        raise APIError(400, "tool_choice needs tools", "tool_choice")
+    if choice == "required":
+        return _callable(reading), True
+    name = choice["function"]["name"]
+    if name not in reading.tools:
+        names = ", ".join(sorted(reading.tools))[:200]
+        message = f"there is no tool {name[:64]!r}; there are: {names}"
+        raise APIError(400, message, "tool_choice")
+    only = {name: reading.tools[name]}
+    return replace(_callable(reading), tools=only, most_calls=1), True
+
+
+def grammar_of(
+    reading: Reading,
+    tokenizer: Tokenizer,
+    messages: Sequence[Mapping[str, Any]],
+    variables: Mapping[str, Any],
+) -> str:
+    """The grammar of messages that call.
+
+    Args:
+        reading: How they are read.
+        tokenizer: The model's.
+        messages: That are rendered, to see whether the model begins in a thought.
+        variables: Of the template.
+    """
+    assert reading.calls is not None
+    thoughts: ThoughtFormat | None = reading.thoughts
+    if thoughts is not None:
+        prompt = tokenizer.render_chat(messages, **variables)
+        thoughts = thoughts if begins_in_thought(prompt, thoughts) else None
+    return grammar_of_calls(
+        reading.calls,
+        reading.tools,
+        tokenizer,
+        parallel=reading.most_calls != 1,
+        thoughts=thoughts,
+    )
+
+
+def _callable(reading: Reading) -> Reading:
+    """A reading in whose format a grammar can write calls."""
+    if reading.calls is None:
+        return replace(reading, calls=JSON)
+    return replace(reading, calls=HERMES) if reading.calls is XML else reading
+
+
+@lru_cache(maxsize=32)
+def _note_unknown(template: str) -> None:
+    """Say once of each template that calls are not found."""
+    _LOG.warning("the chat template shows no known format of calls: they are left in the text")

@@ -1,0 +1,236 @@
+"""Tools of chats: calls that a model writes by itself, and calls that it must write."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import jsonschema
+import pytest
+
+from optc.runtime.engine import Engine
+from tests.serve.conftest import Api, MakeApi
+from tests.serve.toys import TEMPLATE, saying, toy_engine
+
+CHAT = "/v1/chat/completions"
+USER = {"role": "user", "content": "hi"}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "add": {
+        "type": "object",
+        "properties": {"x": {"enum": [1, 2]}, "up": {"type": "boolean"}},
+        "required": ["x", "up"],
+        "additionalProperties": False,
+    },
+    "stop": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": schema}}
+    for name, schema in SCHEMAS.items()
+]
+ARGUMENTS = '{"x": 1, "up": true}'
+CALL = f'{{"name": "add", "arguments": {ARGUMENTS}}}'
+#: A format's marks as a template has them, and what a model writes.
+FORMATS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "hermes": (
+        "<tool_call></tool_call>",
+        f"Well.\n<tool_call>\n{CALL}\n</tool_call>",
+        ("<tool_call>", "</tool_call>"),
+    ),
+    "xml": (
+        "<tool_call><function=",
+        "Well.<tool_call><function=add><parameter=x>1</parameter><parameter=up>true</parameter>"
+        "</function></tool_call>",
+        (),
+    ),
+    "mistral": ("[TOOL_CALLS]", f"Well.[TOOL_CALLS][{CALL}]", ("[TOOL_CALLS]",)),
+    "tagged": ("<|tool_call|>", f"Well.<|tool_call|>[{CALL}]<|/tool_call|>", ()),
+    "llama": (
+        "<|python_tag|>",
+        f'Well.<|python_tag|>{{"name": "add", "parameters": {ARGUMENTS}}}',
+        ("<|python_tag|>",),
+    ),
+}
+
+
+def template_with(marks: str, more: str = "") -> str:
+    return "{% if false %}" + f"{{% raw %}}{marks}{{% endraw %}}" + "{% endif %}" + TEMPLATE + more
+
+
+def folded(chunks: list[dict[str, Any]]) -> tuple[dict[str, Any], str | None]:
+    """The message that a stream adds up to, and why it ended."""
+    message: dict[str, Any] = {}
+    calls: list[dict[str, Any]] = []
+    reason = None
+    for choice in (one for chunk in chunks for one in chunk["choices"]):
+        for key in ("content", "reasoning"):
+            if choice["delta"].get(key):
+                message[key] = message.get(key, "") + choice["delta"][key]
+        for part in choice["delta"].get("tool_calls", ()):
+            if part["index"] == len(calls):
+                assert part["id"].startswith("call_")
+                calls.append({"name": part["function"]["name"], "arguments": ""})
+            calls[part["index"]]["arguments"] += part["function"].get("arguments", "")
+        reason = choice["finish_reason"] or reason
+    return message | ({"calls": calls} if calls else {}), reason
+
+
+def plain(answer: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The message of a whole answer, without what is new each time."""
+    (choice,) = answer["choices"]
+    message = {key: value for key, value in choice["message"].items() if value and key != "role"}
+    calls = message.pop("tool_calls", [])
+    assert len({call["id"] for call in calls}) == len(calls)
+    assert all(call["type"] == "function" and "index" not in call for call in calls)
+    found = [call["function"] for call in calls]
+    return message | ({"calls": found} if found else {}), choice["finish_reason"]
+
+
+def answers(api: Api, **fields: Any) -> tuple[dict[str, Any], str | None]:
+    """The same message whole and as a stream."""
+    body = {"messages": [USER], "tools": TOOLS, **fields}
+    whole = plain(api.post(CHAT, **body))
+    assert folded(api.stream(CHAT, **body)) == whole
+    return whole
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+def test_calls_that_a_model_writes(make_api: MakeApi, name: str, special: bool) -> None:
+    marks, text, tokens = FORMATS[name]
+    added = tokens if special else ()
+    engine = saying(text, [USER], template_with(marks), added, tools=TOOLS)
+    message, reason = answers(make_api({"toy": engine}), temperature=0)
+    assert message == {"content": "Well.", "calls": [{"name": "add", "arguments": ARGUMENTS}]}
+    assert reason == "tool_calls"
+
+
+def test_a_cut_call_is_given_as_far_as_it_goes(make_api: MakeApi) -> None:
+    marks, text, _ = FORMATS["hermes"]
+    engine = saying(text, [USER], template_with(marks), tools=TOOLS)
+    most = text.index(ARGUMENTS) + 6
+    message, reason = answers(make_api({"toy": engine}), temperature=0, max_tokens=most)
+    assert message["calls"] == [{"name": "add", "arguments": ARGUMENTS[:6]}]
+    assert reason == "length"
+
+
+def test_without_tools_nothing_is_a_call(make_api: MakeApi) -> None:
+    marks, text, _ = FORMATS["hermes"]
+    engine = saying(text, [USER], template_with(marks))
+    for fields in ({"tools": []}, {"tool_choice": "none"}):
+        message, reason = answers(make_api({"toy": engine}), temperature=0, **fields)
+        assert (message, reason) == ({"content": text}, "stop")
+
+
+def test_one_call_where_one_is_wanted(make_api: MakeApi) -> None:
+    marks, _, _ = FORMATS["hermes"]
+    call = f"<tool_call>\n{CALL}\n</tool_call>\n"
+    engine = saying(call * 2, [USER], template_with(marks), tools=TOOLS)
+    api = make_api({"toy": engine})
+    assert len(answers(api, temperature=0)[0]["calls"]) == 2
+    assert len(answers(api, temperature=0, parallel_tool_calls=False)[0]["calls"]) == 1
+
+
+def test_an_unknown_format_leaves_calls_in_the_text(
+    make_api: MakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = saying("[add(x=1)]", [USER], tools=TOOLS)
+    with caplog.at_level(logging.WARNING, "optc.serve"):
+        message, reason = answers(make_api({"toy": engine}), temperature=0)
+    assert (message, reason) == ({"content": "[add(x=1)]"}, "stop")
+    assert [record.getMessage() for record in caplog.records] == [
+        "the chat template shows no known format of calls: they are left in the text"
+    ]
+
+
+def test_thoughts_and_calls(make_api: MakeApi) -> None:
+    marks, text, _ = FORMATS["hermes"]
+    thinks = "{% if false %}<think></think>{% endif %}"
+    template = template_with(marks) + thinks
+    engine = saying(f"<think>\nhm\n</think>\n\n{text}", [USER], template, tools=TOOLS)
+    api = make_api({"toy": engine})
+    message, reason = answers(api, temperature=0)
+    assert message == {
+        "reasoning": "hm",
+        "content": "Well.",
+        "calls": [{"name": "add", "arguments": ARGUMENTS}],
+    }
+    assert reason == "tool_calls"
+    assert "reasoning" not in answers(api, temperature=0, include_reasoning=False)[0]
+
+
+def test_a_prompt_that_begins_a_thought(make_api: MakeApi) -> None:
+    template = TEMPLATE + "<think>{{ '</think>' if done }}"
+    engine = saying("hm</think>hello", [USER], template)
+    api = make_api({"toy": engine})
+    message, _ = answers(api, temperature=0, tools=[])
+    assert message == {"reasoning": "hm", "content": "hello"}
+    done = saying("hello", [USER], template, done=True)
+    more = {"chat_template_kwargs": {"done": True}, "tools": []}
+    assert answers(make_api({"toy": done}), temperature=0, **more)[0] == {"content": "hello"}
+
+
+def must_call(engine: Engine, make_api: MakeApi, **fields: Any) -> list[dict[str, Any]]:
+    message, reason = answers(make_api({"toy": engine}), max_tokens=400, seed=3, **fields)
+    assert reason == "tool_calls", message
+    assert "content" not in message
+    for call in message["calls"]:
+        jsonschema.validate(json.loads(call["arguments"]), SCHEMAS[call["name"]])
+    calls: list[dict[str, Any]] = message["calls"]
+    return calls
+
+
+NAMED = {"type": "function", "function": {"name": "add"}}
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("name", [*FORMATS, "unknown"])
+def test_calls_that_a_model_must_write(make_api: MakeApi, name: str, special: bool) -> None:
+    marks, _, tokens = FORMATS.get(name, ("", "", ()))
+    added = tokens if special else ()
+    engine = toy_engine(template=template_with(marks), special=added)
+    one = {"parallel_tool_calls": False}
+    assert len(must_call(engine, make_api, tool_choice="required", **one)) == 1
+    (call,) = must_call(engine, make_api, tool_choice=NAMED)
+    assert call["name"] == "add"
+
+
+@pytest.mark.parametrize("special", [(), ("</think>",)])
+def test_calls_behind_a_thought(make_api: MakeApi, special: tuple[str, ...]) -> None:
+    template = template_with(FORMATS["hermes"][0], "<think>{{ '</think>' if false }}")
+    engine = toy_engine(template=template, special=special)
+    end = {str(engine.spec.vocab_size - 21): 100} if special else {}  # the token of </think>
+    body = {"messages": [USER], "tools": TOOLS, "tool_choice": NAMED, "logit_bias": end}
+    if special:
+        message, reason = answers(make_api({"toy": engine}), seed=1, max_tokens=200, **body)
+        assert reason == "tool_calls"
+        assert [call["name"] for call in message["calls"]] == ["add"]
+    else:  # a random model does not write it
+        message, reason = answers(make_api({"toy": engine}), seed=1, max_tokens=20, **body)
+        assert (list(message), reason) == (["reasoning"], "length")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tool_choice": "required", "tools": None}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.function"),
+        ({"tool_choice": "required", "response_format": {"type": "json_object"}}, None),
+        (
+            {
+                "tool_choice": "required",
+                "tools": [
+                    {"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}
+                ],
+            },
+            "tools",
+        ),
+    ],
+)
+def test_what_cannot_be_called(
+    make_api: MakeApi, fields: dict[str, Any], param: str | None
+) -> None:
+    api = make_api({"toy": toy_engine(template=template_with(FORMATS["hermes"][0]))})
+    error = api.error(CHAT, **{"messages": [USER], "tools": TOOLS, **fields})
+    assert error["param"] == param
