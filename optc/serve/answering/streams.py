@@ -10,7 +10,7 @@ from typing import Any
 from optc.errors import OptcError
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Delta, RequestOutput
-from optc.serve.answering.envelope import DONE
+from optc.serve.answering.envelope import DONE, Envelope
 from optc.serve.answering.usage import counted, usage_of
 from optc.serve.answering.writer import Writer
 from optc.serve.api_errors import APIError, later, of_error
@@ -34,17 +34,17 @@ async def chunks(
     written = 0
     try:
         openings = [writer.opening(choice) for choice in range(len(handles) * asked.n)]
-        if opening := [one for one in openings if one is not None]:
-            yield envelope.chunk(opening, counted(read, 0) if each else None)
+        if begun := _events(envelope, openings, counted(read, 0) if each else None):
+            yield begun
         async with aclosing(_merged(handles)) as deltas:
-            async for place, delta in deltas:
-                if delta.finish_reason in ("error", "cancelled"):
+            async for place, come in deltas:
+                if any(delta.finish_reason in ("error", "cancelled") for delta in come):
                     handles[place].cancel()  # its other texts
                     check_output(await handles[place])
-                written += len(delta.token_ids)
-                choice = writer.delta(place * asked.n + delta.index, delta)
-                if choice is not None:
-                    yield envelope.chunk([choice], counted(read, written) if each else None)
+                written += sum(len(delta.token_ids) for delta in come)
+                found = [writer.delta(place * asked.n + delta.index, delta) for delta in come]
+                if added := _events(envelope, found, counted(read, written) if each else None):
+                    yield added
         outputs = [check_output(await handle) for handle in handles]
         if asked.usage != "none":
             yield envelope.chunk([], usage_of(outputs))
@@ -83,18 +83,24 @@ def event(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
-async def _merged(handles: Sequence[Handle]) -> AsyncGenerator[tuple[int, Delta], None]:
-    """Deltas of all handles as they come, with the places of the handles."""
+def _events(envelope: Envelope, choices: Sequence[dict[str, Any] | None], usage: object) -> bytes:
+    """A chunk for each choice: many clients look at the first one of a chunk alone."""
+    return b"".join(envelope.chunk([one], usage) for one in choices if one is not None)
+
+
+async def _merged(handles: Sequence[Handle]) -> AsyncGenerator[tuple[int, list[Delta]], None]:
+    """Deltas of all handles as they come, with the places of the handles: at most one of each
+    completion at a time, so that a loop that is late has less to do."""
     if len(handles) == 1:
         async for delta in handles[0]:
-            yield 0, delta
+            yield 0, _joined(delta, handles[0].waiting())
         return
-    queue: asyncio.Queue[tuple[int, Any]] = asyncio.Queue()
+    queue: asyncio.Queue[tuple[int, list[Delta] | OptcError | None]] = asyncio.Queue()
 
     async def read(place: int, handle: Handle) -> None:
         try:
             async for delta in handle:
-                queue.put_nowait((place, delta))
+                queue.put_nowait((place, _joined(delta, handle.waiting())))
         except OptcError as error:
             queue.put_nowait((place, error))
         else:
@@ -105,12 +111,23 @@ async def _merged(handles: Sequence[Handle]) -> AsyncGenerator[tuple[int, Delta]
         left = len(readers)
         while left:
             place, found = await queue.get()
-            if isinstance(found, Delta):
-                yield place, found
-            elif found is not None:
+            if isinstance(found, OptcError):
                 raise found
-            else:
+            if found is None:
                 left -= 1
+            else:
+                yield place, found
     finally:
         for reader in readers:
             reader.cancel()
+
+
+def _joined(first: Delta, others: Sequence[Delta]) -> list[Delta]:
+    """Deltas with those of each completion in one."""
+    if not others:
+        return [first]
+    found = {first.index: first}
+    for delta in others:
+        before = found.get(delta.index)
+        found[delta.index] = delta if before is None else before.joined(delta)
+    return list(found.values())

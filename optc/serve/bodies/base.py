@@ -70,4 +70,5 @@ class SamplingBody(Body):
     priority: int | None = None
     cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     deadline_s: float | None = None
+    return_token_ids: bool | None = None
     user: str | None = None
