@@ -99,6 +99,32 @@ def test_json_schema_and_logprobs(client: Any) -> None:
     assert found.usage.completion_tokens == len(found.choices[0].logprobs.content)
 
 
+TOOL = {"type": "function", "function": {"name": "add", "parameters": SCHEMA}}
+
+
+def test_tools_that_must_be_called(client: Any) -> None:
+    asked = {
+        "model": "toy",
+        "messages": [USER],
+        "tools": [TOOL],
+        "seed": 1,
+        "max_tokens": 90,
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+    }
+    (whole,) = client.chat.completions.create(**asked).choices
+    (call,) = whole.message.tool_calls
+    assert (whole.finish_reason, call.type, call.function.name) == ("tool_calls", "function", "add")
+    assert json.loads(call.function.arguments)["a"] in (1, 2)
+    with client.chat.completions.stream(**asked) as stream:
+        for _ in stream:
+            pass
+        (folded,) = stream.get_final_completion().choices
+    (same,) = folded.message.tool_calls
+    assert same.function.arguments == call.function.arguments
+    assert folded.finish_reason == "tool_calls"
+
+
 def test_exceptions_of_the_client(server: Server, client: Any) -> None:
     create = client.chat.completions.create
     with pytest.raises(openai.BadRequestError) as wrong:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from optc.executable.adapter_spec import ModuleWeights
 from optc.executable.executable import EngineSpec, Float32, StepBatch
 from optc.runtime.engine import Engine
 from optc.runtime.settings import ServeSettings
@@ -52,6 +53,20 @@ class FailingExecutable(ToyExecutable):
             raise RuntimeError("no more steps")
         self.left -= 1
         return super().step(batch)
+
+
+class AdaptedExecutable(ToyExecutable):
+    """Takes adapters; one in slot i adds i + 1 to the id of each token that would be drawn."""
+
+    def step(self, batch: StepBatch) -> Float32:
+        logits = super().step(batch)
+        if batch.adapters is not None:
+            slots = batch.adapters[batch.logit_rows]
+            logits = np.stack([np.roll(row, n + 1) for row, n in zip(logits, slots, strict=True)])
+        return logits
+
+    def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
+        assert modules[0] is not None
 
 
 class SayingExecutable(ToyExecutable):
