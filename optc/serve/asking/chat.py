@@ -13,7 +13,7 @@ from optc.runtime.requests.prompts import Chat
 from optc.serve.asking.asked import Asked, Asker
 from optc.serve.asking.read_body import validated
 from optc.serve.asking.sampling import check_completions, fields_of, take_terms
-from optc.serve.asking.tools import grammar_of, reading_of, take_choice
+from optc.serve.asking.tools import grammar_of, reading_of, take_choice, told_in_text
 from optc.serve.bodies.chat import ChatBody
 from optc.serve.models import ModelTable, check_model
 from optc.serve.settings import Limits
@@ -32,7 +32,8 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
     messages = with_objects(fields.pop("messages", []))
     shows = bool(fields.pop("include_reasoning", True))
     variables = take_variables(fields)
-    reading = reading_of(tokenizer.chat_template, variables.get("tools") or ())
+    messages, told = told_in_text(messages, variables, tokenizer)
+    reading = told or reading_of(tokenizer.chat_template, variables.get("tools") or ())
     if body.get("parallel_tool_calls") is False:
         reading = replace(reading, most_calls=1)
     reading, must_call = take_choice(fields, reading)
@@ -73,7 +74,7 @@ def with_objects(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
     function = call["function"]
     arguments = function.get("arguments")
-    if not isinstance(arguments, str):
+    if isinstance(arguments, dict):
         return dict(call)
     try:
         value = json.loads(arguments or "{}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
+from optc.conversations.tools_in_text import tools_in_text
 from optc.logs.logger import logger
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
@@ -28,10 +29,23 @@ _LOG = logger(__name__)
 def reading_of(template: str, tools: Sequence[Mapping[str, Any]]) -> Reading:
     """How messages are read of a model with this chat template, which may call ``tools``."""
     calls = call_format(template) if tools else None
-    if tools and calls is None:
-        _note_unknown(template)
     schemas = {one["function"]["name"]: one["function"].get("parameters") or {} for one in tools}
     return Reading(calls, thought_format(template), schemas)
+
+
+def told_in_text(
+    messages: Sequence[Mapping[str, Any]], variables: dict[str, Any], tokenizer: Tokenizer
+) -> tuple[list[dict[str, Any]], Reading | None]:
+    """Messages that tell in their text which tools there are, where the chat template has no place
+    for them; and how what the model writes then is read. ``tools`` are taken out of ``variables``.
+    """
+    tools = variables.get("tools")
+    if not tools or not tokenizer.unread({"tools": tools}):
+        return [dict(one) for one in messages], None
+    del variables["tools"]
+    texts = [{**one, "content": _text(one.get("content"))} for one in messages]
+    reading = replace(reading_of(tokenizer.chat_template, tools), calls=HERMES)
+    return tools_in_text(texts, tools), reading
 
 
 def take_choice(fields: dict[str, Any], reading: Reading) -> tuple[Reading, bool]:
@@ -42,6 +56,8 @@ def take_choice(fields: dict[str, Any], reading: Reading) -> tuple[Reading, bool
     """
     choice = fields.pop("tool_choice", None)
     if choice is None:
+        if reading.tools and reading.calls is None:
+            _note_unknown()
         return reading, False
     if not reading.tools:
         raise APIError(400, "tool_choice needs tools", "tool_choice")
@@ -91,7 +107,15 @@ def _callable(reading: Reading) -> Reading:
     return replace(reading, calls=HERMES) if reading.calls is XML else reading
 
 
-@lru_cache(maxsize=32)
-def _note_unknown(template: str) -> None:
-    """Say once of each template that calls are not found."""
+def _text(content: object) -> str:
+    """A content as one text."""
+    if not isinstance(content, list):
+        return str(content or "")
+    parts = [one.get("text") if isinstance(one, dict) else one for one in content]
+    return "\n".join(one for one in parts if isinstance(one, str))
+
+
+@cache
+def _note_unknown() -> None:
+    """Say once that calls are not found."""
     _LOG.warning("the chat template shows no known format of calls: they are left in the text")

@@ -9,7 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from optc.conversations.tools_in_text import tools_in_text
 from optc.runtime.engine import Engine
+from optc.serve.asking.chat import with_objects
 from tests.serve.conftest import Api, MakeApi
 from tests.serve.toys import TEMPLATE, saying, toy_engine
 
@@ -30,6 +32,7 @@ TOOLS = [
 ]
 ARGUMENTS = '{"x": 1, "up": true}'
 CALL = f'{{"name": "add", "arguments": {ARGUMENTS}}}'
+CALLED = {"name": "add", "arguments": '{"x": 1, "up": false}'}
 #: A format's marks as a template has them, and what a model writes.
 FORMATS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "hermes": (
@@ -141,6 +144,26 @@ def test_an_unknown_format_leaves_calls_in_the_text(
     assert [record.getMessage() for record in caplog.records] == [
         "the chat template shows no known format of calls: they are left in the text"
     ]
+
+
+def test_a_template_without_a_place_for_tools(make_api: MakeApi) -> None:
+    """They are told in the system's message, as the model would be told by hand."""
+    template = TEMPLATE.replace("tools", "others")
+    seen = [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": CALLED}]},
+        {"role": "tool", "content": "3", "tool_call_id": "1"},
+    ]
+    tools = TOOLS[:1]
+    plainly = [{**one, "content": one["content"] or ""} for one in with_objects(seen)]
+    told = tools_in_text(plainly, tools)
+    told[1]["content"] = "hi"
+    call = f"<tool_call>\n{CALL}\n</tool_call>"
+    engine = saying(f"Well.\n{call}", told, template)
+    message, reason = answers(make_api({"toy": engine}), temperature=0, messages=seen, tools=tools)
+    assert message == {"content": "Well.", "calls": [{"name": "add", "arguments": ARGUMENTS}]}
+    assert reason == "tool_calls"
+    assert call.replace('"up": true', '"up": false') in told[2]["content"]
 
 
 def test_thoughts_and_calls(make_api: MakeApi) -> None:
