@@ -26,6 +26,13 @@ from optc.serve.guards.refusal import (
 )
 from optc.serve.metrics import EngineCollector, HTTPCounters
 from optc.serve.openapi import openapi
+from optc.serve.responses.kept import Kept
+from optc.serve.responses.route import (
+    cancel_response,
+    one_response,
+    remove_response,
+    responses,
+)
 from optc.serve.routes.generating import chat_completions, completions
 from optc.serve.routes.metrics import metrics
 from optc.serve.routes.models import list_models, one_model
@@ -37,6 +44,10 @@ from optc.serve.service import Service
 _ROUTES = [
     Route("/v1/completions", completions, methods=["POST"]),
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+    Route("/v1/responses", responses, methods=["POST"]),
+    Route("/v1/responses/{name}", one_response, methods=["GET"]),
+    Route("/v1/responses/{name}", remove_response, methods=["DELETE"]),
+    Route("/v1/responses/{name}/cancel", cancel_response, methods=["POST"]),
     Route("/v1/models", list_models),
     Route("/v1/models/{name:path}", one_model),
     Route("/tokenize", tokenize, methods=["POST"]),
@@ -70,7 +81,7 @@ def make_app(service: Service, log: Callable[[str], None] | None = None) -> Star
             Middleware(
                 CORSMiddleware,
                 allow_origins=list(settings.origins),
-                allow_methods=["GET", "POST"],
+                allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=["*"],
                 expose_headers=["x-request-id"],
             )
@@ -89,4 +100,5 @@ def make_app(service: Service, log: Callable[[str], None] | None = None) -> Star
     )
     app.state.service = service
     app.state.registry = registry
+    app.state.responses = Kept()
     return app
