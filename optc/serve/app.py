@@ -24,6 +24,7 @@ from optc.serve.guards.refusal import (
     on_left,
     on_optc_error,
 )
+from optc.serve.messages.route import count_tokens, messages
 from optc.serve.metrics import EngineCollector, HTTPCounters
 from optc.serve.openapi import openapi
 from optc.serve.responses.kept import Kept
@@ -44,10 +45,13 @@ from optc.serve.service import Service
 _ROUTES = [
     Route("/v1/completions", completions, methods=["POST"]),
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+    *(Route(path, unsupported, methods=["POST"]) for path in REASONS),
     Route("/v1/responses", responses, methods=["POST"]),
     Route("/v1/responses/{name}", one_response, methods=["GET"]),
     Route("/v1/responses/{name}", remove_response, methods=["DELETE"]),
     Route("/v1/responses/{name}/cancel", cancel_response, methods=["POST"]),
+    Route("/v1/messages", messages, methods=["POST"]),
+    Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
     Route("/v1/models", list_models),
     Route("/v1/models/{name:path}", one_model),
     Route("/tokenize", tokenize, methods=["POST"]),
@@ -58,7 +62,6 @@ _ROUTES = [
     Route("/version", version),
     Route("/metrics", metrics),
     Route("/openapi.json", openapi),
-    *(Route(path, unsupported, methods=["POST"]) for path in REASONS),
 ]
 
 

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from optc.serve.bodies.chat import ChatBody
 from optc.serve.bodies.completion import CompletionBody
 from optc.serve.bodies.tokens import DetokenizeBody, TokenizeBody
+from optc.serve.messages.body import CountBody, MessagesBody
 from optc.serve.responses.body import ResponseBody
 
 #: Routes with a body.
@@ -21,6 +22,8 @@ _POSTS: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/completions": (CompletionBody, "Continue texts."),
     "/v1/chat/completions": (ChatBody, "The next message of a conversation."),
     "/v1/responses": (ResponseBody, "Go on with a conversation that is kept."),
+    "/v1/messages": (MessagesBody, "The next message, in Anthropic's form."),
+    "/v1/messages/count_tokens": (CountBody, "Tokens of a conversation, in Anthropic's form."),
     "/tokenize": (TokenizeBody, "Tokens of a text or a conversation."),
     "/detokenize": (DetokenizeBody, "The text of tokens."),
 }

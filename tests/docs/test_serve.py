@@ -32,14 +32,15 @@ def test_options() -> None:
 
 
 def test_routes() -> None:
-    named = set(re.findall(r"(?:POST|GET) ?(/[\w./]+)|`(/[\w./]+)`", section("Routes")))
-    found = {path.replace("/NAME", "") for pair in named for path in pair if path}
-    there = {route.path.partition("/{")[0] for route in _ROUTES}
+    named = set(re.findall(r"(?:POST|GET|DELETE) ?(/[\w./]+)|`(/[\w./]+)`", section("Routes")))
+    found = {path for pair in named for path in pair if path}
+    there = {re.sub(r"\{[\w:]+\}", "ID", route.path) for route in _ROUTES}
     assert found - {"/v1/embeddings"} == there - REASONS.keys()
 
 
 def test_fields() -> None:
-    named = set(re.findall(r"`([a-z_]+)`", section("Fields")))
+    chats = section("Fields").partition("`/v1/responses` takes")[0]
+    named = set(re.findall(r"`([a-z_]+)`", chats))
     known = {*CompletionBody.model_fields, *ChatBody.model_fields} - {"prompt", "messages", "user"}
     known |= {"extra_body", "json", "regex", "choice", "grammar"}
     assert {name for name in named if name not in REFUSED} == known

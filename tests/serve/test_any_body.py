@@ -16,7 +16,9 @@ from optc.serve.app import make_app
 from optc.serve.bodies.chat import ChatBody
 from optc.serve.bodies.completion import CompletionBody
 from optc.serve.bodies.tokens import DetokenizeBody, TokenizeBody
+from optc.serve.messages.body import CountBody, MessagesBody
 from optc.serve.models import ModelSource, ModelTable
+from optc.serve.responses.body import ResponseBody
 from optc.serve.service import Service
 from optc.serve.settings import HTTPSettings, Limits
 from tests.serve.toys import toy_engine
@@ -25,12 +27,18 @@ USER = {"role": "user", "content": "hi"}
 BASES: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "hi"},
     "/v1/chat/completions": {"messages": [USER]},
+    "/v1/responses": {"input": "hi"},
+    "/v1/messages": {"messages": [USER], "max_tokens": 8},
+    "/v1/messages/count_tokens": {"messages": [USER]},
     "/tokenize": {"prompt": "hi"},
     "/detokenize": {"tokens": [5]},
 }
 KINDS = {
     "/v1/completions": CompletionBody,
     "/v1/chat/completions": ChatBody,
+    "/v1/responses": ResponseBody,
+    "/v1/messages": MessagesBody,
+    "/v1/messages/count_tokens": CountBody,
     "/tokenize": TokenizeBody,
     "/detokenize": DetokenizeBody,
 }
@@ -40,6 +48,7 @@ WORDS = [
     *("type", "function", "name", "parameters", "role", "content", "text", "json_schema", "schema"),
     *("json_object", "regex", "choice", "grammar", "json", "object", "string", "array", "items"),
     *("properties", "required", "auto", "none", "user", "assistant", "tool", "tool_calls", "$ref"),
+    *("input_text", "tool_use", "tool_result", "input", "function_call", "message", "reasoning"),
     *("arguments", "include_usage", "#/properties/a", "hi", "[a", "start: x", "1", "-1", "é"),
 ]
 TEXTS = st.sampled_from(WORDS) | st.text(max_size=6)
@@ -68,20 +77,22 @@ def ask(http: TestClient, path: str, body: Any) -> None:
     answer = http.post(path, content=content, headers={"content-type": "application/json"})
     assert answer.status_code < 500, (body, answer.text)
     if answer.status_code >= 400:
-        assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+        more = set() if path.startswith("/v1/messages") else {"param", "code"}
+        assert set(answer.json()["error"]) == {"message", "type"} | more
         assert len(answer.text) < 2000
     elif answer.headers["content-type"].startswith("text/event-stream"):
-        assert answer.text.endswith("data: [DONE]\n\n")
+        ends = ("data: [DONE]\n\n", 'event: message_stop\ndata: {"type": "message_stop"}\n\n')
+        assert answer.text.endswith(ends)
         assert '"type": "server_error"' not in answer.text
 
 
-@settings(max_examples=250)
+@settings(max_examples=400)
 @given(st.sampled_from(sorted(BASES)), st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=3))
 def test_any_value_of_any_field(http: TestClient, path: str, fields: dict[str, Any]) -> None:
     ask(http, path, {**BASES[path], **fields})
 
 
-@settings(max_examples=100)
+@settings(max_examples=150)
 @given(st.sampled_from(sorted(BASES)), VALUES)
 def test_any_body(http: TestClient, path: str, body: Any) -> None:
     ask(http, path, body)

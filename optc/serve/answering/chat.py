@@ -73,7 +73,7 @@ class ChatWriter:
             del call["index"]  # of streams
         found = {
             "index": choice,
-            "message": message | added,
+            "message": message | {"refusal": None, "annotations": []} | added,
             "logprobs": self._logprobs(completion.logprobs or ()),
             "finish_reason": reason,
         }

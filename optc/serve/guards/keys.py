@@ -47,7 +47,7 @@ class KeyGuard:
                     "invalid_api_key",
                     {"www-authenticate": "Bearer"},
                 )
-                await refusal(error)(scope, receive, send)
+                await refusal(error, scope)(scope, receive, send)
                 return
             salt = found.hex()
             scope[FACTS]["key"] = salt[:8]

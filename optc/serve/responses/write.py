@@ -39,6 +39,7 @@ _REPEATED: Mapping[str, Any] = {
     "prompt_cache_key": None,
     "max_tool_calls": None,
 }
+_TOOL = {"description": None, "parameters": None, "strict": None}
 _DONE = b"data: [DONE]\n\n"
 _PREFIXES = {"thought": "rs", "text": "msg", "call": "fc"}
 
@@ -149,6 +150,7 @@ class ResponseWriter:
         body = self._asked.body
         stated = {name: body.get(name) for name in _REPEATED}
         repeated = {n: _REPEATED[n] if value is None else value for n, value in stated.items()}
+        repeated["tools"] = [_TOOL | one for one in repeated["tools"]]
         return {
             "id": self._asked.id,
             "object": "response",

@@ -11,6 +11,7 @@ from optc.serve.api_errors import APIError
 REASONS = {
     "/v1/embeddings": "the models here are decoders, which have no embeddings of texts",
     "/v1/rerank": "the models here are decoders, which rank no texts",
+    "/v1/responses/compact": "send the conversation as input instead",
     "/v1/moderations": "the models here are decoders, which classify no texts",
     "/v1/audio/transcriptions": "the models here take texts",
     "/v1/audio/speech": "the models here write texts",

@@ -130,7 +130,7 @@ def test_calls_and_their_results(make_api: MakeApi) -> None:
     message, call = found["output"]
     assert message["content"][0]["text"] == "Well."
     assert (call["type"], call["name"], call["arguments"]) == ("function_call", "add", ARGUMENTS)
-    assert found["tools"] == TOOLS
+    assert found["tools"] == [{**one, "description": None, "strict": None} for one in TOOLS]
     result = {"type": "function_call_output", "call_id": call["call_id"], "output": "2"}
     asked = {"tools": TOOLS, "max_output_tokens": 1, "temperature": 0}
     kept = api.post(PATH, input=[result], previous_response_id=found["id"], **asked)
