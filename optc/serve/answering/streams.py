@@ -47,7 +47,7 @@ async def chunks(
                     yield added
         outputs = [check_output(await handle) for handle in handles]
         if asked.usage != "none":
-            yield envelope.chunk([], usage_of(outputs))
+            yield envelope.chunk([], usage_of(asked, outputs))
     except (OptcError, APIError) as error:
         told = of_error(error) if isinstance(error, OptcError) else error
         facts["error"] = told.status

@@ -15,6 +15,17 @@ from optc.serve.asking.asked import Asked
 from optc.serve.messages.errors import error_json
 from optc.serve.models import check_model
 
+#: Figures that clients may look for, and that there are not here.
+_USAGE: Mapping[str, Any] = {
+    "cache_creation": None,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "inference_geo": None,
+    "output_tokens_details": None,
+    "server_tool_use": None,
+    "service_tier": "standard",
+}
+
 
 class MessageWriter:
     """Writes one message.
@@ -28,6 +39,7 @@ class MessageWriter:
         self._tokenizer = check_model(asked.model)
         self._eos = frozenset(asked.model.engine.eos_token_ids)
         self._stops = asked.requests[0].params.stop_strings
+        self._asked = asked
         self._read = len(prompt)
         reader = asked.reading.reader(prompt, self._tokenizer)
         self._turn = Turn(reader, shows_thoughts=asked.reading.shows_thoughts)
@@ -36,6 +48,8 @@ class MessageWriter:
             "type": "message",
             "role": "assistant",
             "model": asked.model.name,
+            "container": None,
+            "stop_details": None,
         }
 
     def whole(self, output: RequestOutput) -> dict[str, Any]:
@@ -43,11 +57,16 @@ class MessageWriter:
         self._turn.feed(output.text)
         self._turn.finish()
         content = [_block(item) for item in self._turn.items]
-        return {**self._head, "content": content, **self._reason(output), "usage": _usage(output)}
+        return {
+            **self._head,
+            "content": content,
+            **self._reason(output),
+            "usage": self._usage(output),
+        }
 
     def begin(self) -> bytes:
         """The message is there, and empty."""
-        usage = {"input_tokens": self._read, "output_tokens": 0}
+        usage = {**_USAGE, "input_tokens": self._read, "output_tokens": 0}
         empty: dict[str, Any] = {
             "content": [],
             "stop_reason": None,
@@ -65,7 +84,7 @@ class MessageWriter:
 
     def end(self, output: RequestOutput) -> bytes:
         """The message is whole."""
-        delta = _event("message_delta", delta=self._reason(output), usage=_usage(output))
+        delta = _event("message_delta", delta=self._reason(output), usage=self._usage(output))
         return delta + _event("message_stop")
 
     def failed(self, error: APIError) -> bytes:
@@ -82,6 +101,18 @@ class MessageWriter:
             reason = "stop_sequence"
         return {"stop_reason": reason, "stop_sequence": sequence}
 
+    def _usage(self, output: RequestOutput) -> dict[str, Any]:
+        usage = usage_of(self._asked, [output])
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        counted: dict[str, Any] = {
+            "input_tokens": usage["prompt_tokens"] - cached,
+            "cache_read_input_tokens": cached,
+            "output_tokens": usage["completion_tokens"],
+        }
+        if details := usage.get("completion_tokens_details"):
+            counted["output_tokens_details"] = {"thinking_tokens": details["reasoning_tokens"]}
+        return {**_USAGE, **counted}
+
     def _stopped_by(self, completion: Completion) -> str | None:
         """The stop sequence that ended a text, which is cut off there."""
         if completion.token_ids[-1:] and completion.token_ids[-1] in self._eos:
@@ -91,21 +122,10 @@ class MessageWriter:
         return min(places)[1] if places else None
 
 
-def _usage(output: RequestOutput) -> dict[str, int]:
-    usage = usage_of([output])
-    cached = usage["prompt_tokens_details"]["cached_tokens"]
-    return {
-        "input_tokens": usage["prompt_tokens"] - cached,
-        "cache_read_input_tokens": cached,
-        "cache_creation_input_tokens": 0,
-        "output_tokens": usage["completion_tokens"],
-    }
-
-
 def _block(item: Item, *, empty: bool = False) -> dict[str, Any]:
     text = "" if empty else item.text
     if item.kind == "text":
-        return {"type": "text", "text": text}
+        return {"type": "text", "text": text, "citations": None}
     if item.kind == "thought":
         return {"type": "thinking", "thinking": text, "signature": ""}
     return {
@@ -113,6 +133,7 @@ def _block(item: Item, *, empty: bool = False) -> dict[str, Any]:
         "id": f"toolu_{item.id}",
         "name": item.name,
         "input": {} if empty else _object(item.text),
+        "caller": {"type": "direct"},
     }
 
 

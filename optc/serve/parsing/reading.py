@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,17 +38,39 @@ class Reading:
         """A reader of one message behind a prompt."""
         if self.calls is None and self.thoughts is None:
             return PlainReader()
-        in_thought = False
-        if self.thoughts is not None:
-            end = tokenizer.decode(prompt[-_END:], skip_special_tokens=False)
-            in_thought = begins_in_thought(end, self.thoughts)
         return MessageReader(
             self.calls,
             self.thoughts,
             self.tools,
-            in_thought=in_thought,
+            in_thought=self._in_thought(prompt, tokenizer),
             most_calls=self.most_calls,
         )
+
+    def thought_tokens(
+        self, prompt: Sequence[int], tokens: Sequence[int], tokenizer: Tokenizer
+    ) -> int:
+        """How many tokens of a message are a thought, its marks included."""
+        thoughts = self.thoughts
+        if thoughts is None:
+            return 0
+
+        def text(count: int) -> str:
+            return tokenizer.decode(tokens[:count], skip_special_tokens=False)
+
+        whole = text(len(tokens))
+        begins = whole.lstrip().startswith(thoughts.begin)
+        if not begins and not self._in_thought(prompt, tokenizer):
+            return 0
+        if thoughts.end not in whole:
+            return len(tokens)
+        return bisect_left(range(len(tokens)), True, key=lambda count: thoughts.end in text(count))
+
+    def _in_thought(self, prompt: Sequence[int], tokenizer: Tokenizer) -> bool:
+        """The prompt has begun a thought."""
+        if self.thoughts is None:
+            return False
+        end = tokenizer.decode(prompt[-_END:], skip_special_tokens=False)
+        return begins_in_thought(end, self.thoughts)
 
     def needs_special_tokens(self, tokenizer: Tokenizer) -> bool:
         """Whether special tokens are what tells calls and thoughts from other text."""

@@ -128,12 +128,13 @@ class ResponseWriter:
             response["incomplete_details"] = {"reason": "max_output_tokens"}
         else:
             response["completed_at"] = int(time.time())
-        usage = usage_of([output])
+        usage = usage_of(self._asked.asked, [output])
+        thought = usage.get("completion_tokens_details", {"reasoning_tokens": 0})
         response["usage"] = {
             "input_tokens": usage["prompt_tokens"],
             "input_tokens_details": usage["prompt_tokens_details"],
             "output_tokens": usage["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": thought,
             "total_tokens": usage["total_tokens"],
         }
         self.finished = response

@@ -51,14 +51,16 @@ async def _answer(
     facts["prompt_tokens"] = sum(len(handle.prompt_token_ids) for handle in handles)
     if asked.stream:
         return EventStream(chunks(asked, handles, writer, facts), service.settings.ping_s)
-    return await unless_left(request.receive, _whole(handles, writer, facts))
+    return await unless_left(request.receive, _whole(asked, handles, writer, facts))
 
 
-async def _whole(handles: list[Handle], writer: Writer, facts: dict[str, Any]) -> Response:
+async def _whole(
+    asked: Asked, handles: list[Handle], writer: Writer, facts: dict[str, Any]
+) -> Response:
     try:
         outputs = [check_output(await handle) for handle in handles]
     finally:
         cancel_all(handles)
     facts["completion_tokens"] = sum(output.output_tokens for output in outputs)
     choices = whole_choices(writer, outputs)
-    return JSONResponse(writer.envelope.whole(choices, usage_of(outputs)))
+    return JSONResponse(writer.envelope.whole(choices, usage_of(asked, outputs)))

@@ -193,6 +193,35 @@ def test_a_prompt_that_begins_a_thought(make_api: MakeApi) -> None:
     assert answers(make_api({"toy": done}), temperature=0, **more)[0] == {"content": "hello"}
 
 
+@pytest.mark.parametrize(
+    ("text", "in_prompt", "counted"),
+    [
+        ("<think>hm</think>hello", False, 17),
+        (" <think>hm</think>", False, 18),
+        ("<think>hm", False, 10),
+        ("hello</think>", False, 0),
+        ("hello", False, 0),
+        ("hm</think>hello", True, 10),
+        ("hm", True, 3),
+    ],
+)
+@pytest.mark.parametrize("special", [(), ("<think>", "</think>")])
+def test_tokens_of_thoughts(
+    make_api: MakeApi, text: str, in_prompt: bool, counted: int, special: tuple[str, ...]
+) -> None:
+    more = "{% if false %}</think>{% endif %}" + ("<think>" if in_prompt else "")
+    engine = saying(text, [USER], TEMPLATE + more, special)
+    body = {"messages": [USER], "temperature": 0, "max_tokens": 30}
+    api = make_api({"toy": engine})
+    whole = api.post(CHAT, **body)["usage"]
+    shorter = sum(len(mark) - 1 for mark in special if mark in text[: counted or None])
+    wanted = {"reasoning_tokens": counted - shorter if counted else 0}
+    assert whole["completion_tokens_details"] == wanted
+    options = {"include_usage": True}
+    streamed = api.stream(CHAT, **body, stream_options=options)[-1]["usage"]
+    assert streamed["completion_tokens_details"] == wanted
+
+
 def must_call(engine: Engine, make_api: MakeApi, **fields: Any) -> list[dict[str, Any]]:
     message, reason = answers(make_api({"toy": engine}), max_tokens=400, seed=3, **fields)
     assert reason == "tool_calls", message

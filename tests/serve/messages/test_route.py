@@ -79,7 +79,7 @@ def test_a_message_is_that_of_a_chat(api: Api) -> None:
     for more, messages in (({}, [USER]), ({"system": "be brief"}, [system, USER])):
         output = api.engine.chat(messages, params)
         found = both(api, model="toy", max_tokens=9, temperature=0, **more)
-        assert found["content"] == [{"type": "text", "text": output.text}]
+        assert found["content"] == [{"type": "text", "text": output.text, "citations": None}]
         assert (found["type"], found["role"], found["model"]) == ("message", "assistant", "toy")
         assert (found["stop_reason"], found["stop_sequence"]) == ("max_tokens", None)
         usage = found["usage"]
@@ -102,9 +102,11 @@ def test_thoughts_and_calls(make_api: MakeApi) -> None:
     found = both(api, temperature=0, tools=OWN_TOOLS)
     thought, said, call = found["content"]
     assert thought == {"type": "thinking", "thinking": "hm", "signature": ""}
-    assert said == {"type": "text", "text": "Well."}
+    assert (said["type"], said["text"]) == ("text", "Well.")
     assert (call["type"], call["name"], call["input"]) == ("tool_use", "add", json.loads(ARGUMENTS))
     assert found["stop_reason"] == "tool_use"
+    thinking = {"thinking_tokens": len("<think>hm</think>")}
+    assert found["usage"]["output_tokens_details"] == thinking
     result = {"type": "tool_result", "tool_use_id": call["id"], "content": "2"}
     conversation = [
         USER,
@@ -136,7 +138,7 @@ def test_tools_that_must_be_used(make_api: MakeApi, choice: dict[str, Any]) -> N
     (call,) = found["content"]
     jsonschema.validate(call["input"], SCHEMAS[call["name"]])
     assert found["stop_reason"] == "tool_use"
-    without = both(api, tools=OWN_TOOLS, tool_choice={"type": "none"}, max_tokens=3)
+    without = both(api, tools=OWN_TOOLS, tool_choice={"type": "none"}, max_tokens=3, temperature=0)
     assert [block["type"] for block in without["content"]] == ["text"]
 
 

@@ -150,7 +150,10 @@ def test_calls_that_must_be_written(make_api: MakeApi, choice: Any) -> None:
 def test_thoughts(make_api: MakeApi) -> None:
     template = template_with("<think></think>")
     api = make_api({"toy": saying("<think>hm</think>hello", [USER], template)})
-    thought, message = both(api, input="hi", temperature=0)["output"]
+    found = both(api, input="hi", temperature=0)
+    thought, message = found["output"]
+    details = found["usage"]["output_tokens_details"]
+    assert details == {"reasoning_tokens": len("<think>hm</think>")}
     assert (thought["type"], thought["content"][0]["text"]) == ("reasoning", "hm")
     assert message["content"][0]["text"] == "hello"
 
