@@ -14,6 +14,15 @@ from starlette.routing import Route
 
 from optc.errors import OptcError
 from optc.serve.api_errors import APIError
+from optc.serve.batches.batches_route import add_batch, cancel_batch, list_batches, one_batch
+from optc.serve.batches.files_route import (
+    add_file,
+    file_content,
+    list_files,
+    one_file,
+    remove_file,
+)
+from optc.serve.batches.store import Store
 from optc.serve.event_stream import ClientLeftError
 from optc.serve.guards.access_log import AccessLog
 from optc.serve.guards.keys import KeyGuard
@@ -52,6 +61,15 @@ _ROUTES = [
     Route("/v1/responses/{name}/cancel", cancel_response, methods=["POST"]),
     Route("/v1/messages", messages, methods=["POST"]),
     Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
+    Route("/v1/files", add_file, methods=["POST"]),
+    Route("/v1/files", list_files, methods=["GET"]),
+    Route("/v1/files/{name}", one_file, methods=["GET"]),
+    Route("/v1/files/{name}", remove_file, methods=["DELETE"]),
+    Route("/v1/files/{name}/content", file_content),
+    Route("/v1/batches", add_batch, methods=["POST"]),
+    Route("/v1/batches", list_batches, methods=["GET"]),
+    Route("/v1/batches/{name}", one_batch),
+    Route("/v1/batches/{name}/cancel", cancel_batch, methods=["POST"]),
     Route("/v1/models", list_models),
     Route("/v1/models/{name:path}", one_model),
     Route("/tokenize", tokenize, methods=["POST"]),
@@ -65,12 +83,15 @@ _ROUTES = [
 ]
 
 
-def make_app(service: Service, log: Callable[[str], None] | None = None) -> Starlette:
+def make_app(
+    service: Service, log: Callable[[str], None] | None = None, store: Store | None = None
+) -> Starlette:
     """The application that serves a `Service`.
 
     Args:
         service: What it serves.
         log: Takes the line of each request; None writes none.
+        store: Of files and batches; None keeps none.
     """
     settings = service.settings
     registry = CollectorRegistry()
@@ -104,4 +125,5 @@ def make_app(service: Service, log: Callable[[str], None] | None = None) -> Star
     app.state.service = service
     app.state.registry = registry
     app.state.responses = Kept()
+    app.state.store = store
     return app

@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from optc.serve.batches.batches_route import BatchBody
 from optc.serve.bodies.chat import ChatBody
 from optc.serve.bodies.completion import CompletionBody
 from optc.serve.bodies.tokens import DetokenizeBody, TokenizeBody
@@ -24,11 +25,13 @@ _POSTS: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/responses": (ResponseBody, "Go on with a conversation that is kept."),
     "/v1/messages": (MessagesBody, "The next message, in Anthropic's form."),
     "/v1/messages/count_tokens": (CountBody, "Tokens of a conversation, in Anthropic's form."),
+    "/v1/batches": (BatchBody, "Answer a file."),
     "/tokenize": (TokenizeBody, "Tokens of a text or a conversation."),
     "/detokenize": (DetokenizeBody, "The text of tokens."),
 }
 #: Routes without one.
 _GETS = {
+    "/v1/files": "Files of requests and of answers.",
     "/v1/models": "What there is to ask.",
     "/health": "Is the process worth keeping?",
     "/ready": "Does it take requests now?",

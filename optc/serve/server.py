@@ -6,17 +6,21 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 
 from optc.errors import InputError
+from optc.logs.logger import logger
 from optc.serve.app import make_app
+from optc.serve.batches.runner import Runner
+from optc.serve.batches.store import Store
 from optc.serve.models import ModelTable
 from optc.serve.service import Service
 from optc.serve.settings import HTTPSettings
 
+_LOG = logger(__name__)
 #: How often a draining server looks whether it is idle.
 _LOOK_S = 0.05
 #: Seconds that connections have to close once nothing runs any more.
@@ -57,10 +61,11 @@ class _Server:
 
     def __init__(self, models: ModelTable, settings: HTTPSettings, listener: socket.socket) -> None:
         self._service = Service(models, settings)
+        self._store = None if settings.state is None else Store(settings.state)
         self._settings = settings
         self._listener = listener
         config = uvicorn.Config(
-            make_app(self._service, _write if settings.access_log else None),
+            make_app(self._service, _write if settings.access_log else None, self._store),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -82,11 +87,14 @@ class _Server:
                 await self._load()
                 if ready is not None and not self._stopping.is_set():
                     ready(self._address)
-                await self._stopping.wait()
+                async with self._batches():
+                    await self._stopping.wait()
                 await self._drain()
             finally:
                 self._uvicorn.should_exit = True
                 await serving
+                if self._store is not None:
+                    self._store.close()
 
     async def _load(self) -> None:
         loading = asyncio.create_task(asyncio.to_thread(self._service.models.load))
@@ -94,6 +102,20 @@ class _Server:
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         await loading  # a load cannot be interrupted
+
+    @asynccontextmanager
+    async def _batches(self) -> AsyncIterator[None]:
+        """Answer batches meanwhile. What is unfinished then goes on at the next start."""
+        if self._store is None:
+            yield
+            return
+        running = asyncio.create_task(Runner(self._service, self._store).run())
+        running.add_done_callback(_log_failure)
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
 
     async def _drain(self) -> None:
         """Take no more requests, and wait for those that run."""
@@ -169,6 +191,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     import uvloop
 
     return uvloop.new_event_loop
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """Say that batches are answered no more."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _LOG.error("batches are answered no more", exc_info=error)
 
 
 def _write(line: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 #: Addresses that only this machine reaches.
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -14,6 +15,7 @@ class Limits:
 
     Attributes:
         body_bytes: Of its body.
+        file_bytes: Of a file that is sent.
         prompts: Prompts of one request of ``/v1/completions``.
         completions: Texts of one request, of all its prompts together.
         new_tokens: Tokens of one text; None is as many as the context holds.
@@ -21,6 +23,7 @@ class Limits:
     """
 
     body_bytes: int = 4 << 20
+    file_bytes: int = 200 << 20
     prompts: int = 128
     completions: int = 128
     new_tokens: int | None = None
@@ -41,6 +44,7 @@ class HTTPSettings:
         drain_s: Seconds that running requests have to end once the server is to stop.
         access_log: Write a line of JSON for each request.
         metrics_prefix: Of the names of metrics.
+        state: Folder of files and batches; None keeps none.
         limits: Of single requests.
     """
 
@@ -53,6 +57,7 @@ class HTTPSettings:
     drain_s: float = 60.0
     access_log: bool = True
     metrics_prefix: str = "optc"
+    state: Path | None = None
     limits: Limits = field(default_factory=Limits)
 
     @property

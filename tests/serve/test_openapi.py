@@ -15,6 +15,8 @@ from tests.serve.conftest import Api
 NOT_LISTED = {
     *("/openapi.json", "/v1/models/{name:path}", *REASONS),
     *("/v1/responses/{name}", "/v1/responses/{name}/cancel"),
+    *("/v1/files/{name}", "/v1/files/{name}/content"),
+    *("/v1/batches/{name}", "/v1/batches/{name}/cancel"),
 }
 
 

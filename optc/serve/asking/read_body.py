@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -74,19 +74,27 @@ def _read(data: bytes, read: Callable[[dict[str, Any]], T]) -> T:
 
 
 async def _bytes(request: Request, most: int) -> bytes:
+    return b"".join([part async for part in bounded(request, most)])
+
+
+async def bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
+    """The parts of a body of at most so many bytes.
+
+    Raises:
+        APIError: It is longer, or the client leaves before its end.
+    """
     stated = request.headers.get("content-length", "")
     if stated.isdecimal() and int(stated) > most:
         raise _too_long(most)
-    parts, size = [], 0
+    size = 0
     try:
         async for part in request.stream():
             size += len(part)
             if size > most:
                 raise _too_long(most)
-            parts.append(part)
+            yield part
     except ClientDisconnect as error:
         raise APIError(400, "the client left before its body ended") from error
-    return b"".join(parts)
 
 
 def _too_long(most: int) -> APIError:

@@ -64,6 +64,12 @@ _SERVED = (
     metavar="FILE",
     help=f"Keys, one a line, of which each request needs one; {KEYS} holds some, too.",
 )
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Keep files and batches here [none are taken].",
+)
 @click.option("--cors-origin", multiple=True, metavar="ORIGIN", help="Web pages that may ask.")
 @click.option(
     "--trusted-host", multiple=True, metavar="NAME", help="Names that requests may call us by."
@@ -158,6 +164,7 @@ def command(
         drain_s=options["drain_timeout"],
         access_log=not options["no_access_log"],
         metrics_prefix=options["metrics_prefix"],
+        state=options["state"],
         limits=limits,
     )
     if not settings.keys and not settings.is_loopback:
