@@ -9,7 +9,6 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Route
 
 from optc.errors import OptcError
@@ -25,6 +24,7 @@ from optc.serve.batches.files_route import (
 from optc.serve.batches.store import Store
 from optc.serve.event_stream import ClientLeftError
 from optc.serve.guards.access_log import AccessLog
+from optc.serve.guards.hosts import HostGuard
 from optc.serve.guards.keys import KeyGuard
 from optc.serve.guards.refusal import (
     on_api_error,
@@ -99,7 +99,7 @@ def make_app(
     counters = HTTPCounters(registry, settings.metrics_prefix)
     guards = [Middleware(AccessLog, write=log, count=counters.count)]
     if settings.hosts:
-        guards.append(Middleware(TrustedHostMiddleware, allowed_hosts=list(settings.hosts)))
+        guards.append(Middleware(HostGuard, hosts=settings.hosts))
     if settings.origins:
         guards.append(
             Middleware(

@@ -60,6 +60,7 @@ class _Server:
     """
 
     def __init__(self, models: ModelTable, settings: HTTPSettings, listener: socket.socket) -> None:
+        settings = settings.named
         self._service = Service(models, settings)
         self._store = None if settings.state is None else Store(settings.state)
         self._settings = settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 #: Addresses that only this machine reaches.
@@ -59,6 +59,14 @@ class HTTPSettings:
     metrics_prefix: str = "optc"
     state: Path | None = None
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def named(self) -> HTTPSettings:
+        """The same with names of this machine alone, where nothing else keeps pages of other sites
+        out: the server is reached from this machine only, and asks for no key."""
+        if self.hosts or self.keys or not self.is_loopback:
+            return self
+        return replace(self, hosts=LOOPBACK)
 
     @property
     def is_loopback(self) -> bool:

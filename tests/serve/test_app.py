@@ -69,12 +69,6 @@ def test_pages_of_other_sites_may_ask_where_the_operator_says_so(
     assert opened.http.options("/v1/models", headers=asks).status_code == 400
 
 
-def test_names_that_requests_may_call_the_server_by(make_api: MakeApi) -> None:
-    api = make_api(settings=HTTPSettings(hosts=("api.example",)))
-    for host, status in (("api.example", 200), ("evil.example", 400)):
-        assert api.http.get("/v1/models", headers={"host": host}).status_code == status
-
-
 def test_what_is_loading_or_drains_takes_no_requests(make_api: MakeApi) -> None:
     api = make_api(load=False)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.runtime.support.artifacts import write_artifact
@@ -228,6 +229,12 @@ def test_a_silent_stream_sends_comments(artifact: Path) -> None:
     assert b": ping\n\n" in answer[:first_datum]
     assert answer.index(b"text/event-stream") < answer.index(b": ping")
     assert b"data: [DONE]" in answer
+
+
+def test_another_sites_name_for_this_machine_is_refused(artifact: Path) -> None:
+    with serving(artifact) as server, httpx2.Client(base_url=server.url) as http:
+        assert http.get("/v1/models").status_code == 200
+        assert http.get("/v1/models", headers={"host": "evil.example"}).status_code == 403
 
 
 def test_a_port_that_is_taken(artifact: Path, server: Server) -> None:
