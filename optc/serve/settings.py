@@ -41,6 +41,7 @@ class HTTPSettings:
         origins: Origins of web pages that may ask (CORS); none may.
         hosts: Names in ``Host`` that are answered; none are all.
         ping_s: Seconds after which a silent stream sends a comment; 0 never does.
+        pause_s: Seconds between two chunks of a stream, at least.
         drain_s: Seconds that running requests have to end once the server is to stop.
         access_log: Write a line of JSON for each request.
         metrics_prefix: Of the names of metrics.
@@ -54,6 +55,7 @@ class HTTPSettings:
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     ping_s: float = 5.0
+    pause_s: float = 0.0
     drain_s: float = 60.0
     access_log: bool = True
     metrics_prefix: str = "optc"

@@ -18,7 +18,11 @@ from optc.serve.asking.asked import Asked
 
 
 async def chunks(
-    asked: Asked, handles: Sequence[Handle], writer: Writer, facts: dict[str, Any]
+    asked: Asked,
+    handles: Sequence[Handle],
+    writer: Writer,
+    facts: dict[str, Any],
+    pause_s: float = 0.0,
 ) -> AsyncGenerator[bytes, None]:
     """Server-sent events up to ``[DONE]``. What goes wrong meanwhile is an event, too. Who closes
     it cancels the requests.
@@ -28,6 +32,7 @@ async def chunks(
         handles: Its requests.
         writer: Writes their choices.
         facts: Where the log finds how many tokens there were, and what went wrong.
+        pause_s: Seconds between two events of a text, at least.
     """
     envelope, each = writer.envelope, asked.usage == "each"
     read = sum(len(handle.prompt_token_ids) for handle in handles)
@@ -36,7 +41,7 @@ async def chunks(
         openings = [writer.opening(choice) for choice in range(len(handles) * asked.n)]
         if begun := _events(envelope, openings, counted(read, 0) if each else None):
             yield begun
-        async with aclosing(_merged(handles)) as deltas:
+        async with aclosing(_merged(handles, pause_s)) as deltas:
             async for place, come in deltas:
                 if any(delta.finish_reason in ("error", "cancelled") for delta in come):
                     handles[place].cancel()  # its other texts
@@ -88,19 +93,34 @@ def _events(envelope: Envelope, choices: Sequence[dict[str, Any] | None], usage:
     return b"".join(envelope.chunk([one], usage) for one in choices if one is not None)
 
 
-async def _merged(handles: Sequence[Handle]) -> AsyncGenerator[tuple[int, list[Delta]], None]:
-    """Deltas of all handles as they come, with the places of the handles: at most one of each
-    completion at a time, so that a loop that is late has less to do."""
+async def come_together(handle: Handle, pause_s: float = 0.0) -> AsyncGenerator[list[Delta], None]:
+    """Deltas of a handle as they come: at most one of each completion at a time, so that a loop
+    that is late has less to do.
+
+    Args:
+        handle: Of a request.
+        pause_s: Seconds between two of a completion, at least.
+    """
+    async for delta in handle:
+        yield _joined(delta, handle.waiting())
+        if pause_s:
+            await asyncio.sleep(pause_s)
+
+
+async def _merged(
+    handles: Sequence[Handle], pause_s: float
+) -> AsyncGenerator[tuple[int, list[Delta]], None]:
+    """Deltas of all handles as they come, with the places of the handles."""
     if len(handles) == 1:
-        async for delta in handles[0]:
-            yield 0, _joined(delta, handles[0].waiting())
+        async for deltas in come_together(handles[0], pause_s):
+            yield 0, deltas
         return
     queue: asyncio.Queue[tuple[int, list[Delta] | OptcError | None]] = asyncio.Queue()
 
     async def read(place: int, handle: Handle) -> None:
         try:
-            async for delta in handle:
-                queue.put_nowait((place, _joined(delta, handle.waiting())))
+            async for deltas in come_together(handle, pause_s):
+                queue.put_nowait((place, deltas))
         except OptcError as error:
             queue.put_nowait((place, error))
         else:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from optc.errors import OptcError
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Delta, RequestOutput
-from optc.serve.answering.streams import cancel_all, check_output
+from optc.serve.answering.streams import cancel_all, check_output, come_together
 from optc.serve.api_errors import APIError, of_error
 from optc.serve.parsing.pieces import CallArguments, CallBegun, Piece, Reader, Said, Thought
 
@@ -131,7 +131,7 @@ class TurnWriter(Protocol):
 
 
 async def turn_events(
-    handle: Handle, writer: TurnWriter, facts: dict[str, Any]
+    handle: Handle, writer: TurnWriter, facts: dict[str, Any], pause_s: float = 0.0
 ) -> AsyncGenerator[bytes, None]:
     """Server-sent events of one turn. What goes wrong meanwhile is an event, too. Who closes it
     cancels the request.
@@ -140,13 +140,12 @@ async def turn_events(
         handle: Its request.
         writer: Writes its events.
         facts: Where the log finds how many tokens there were, and what went wrong.
+        pause_s: Seconds between two events, at least.
     """
     written = 0
     try:
         yield writer.begin()
-        async for delta in handle:
-            for later in handle.waiting():
-                delta = delta.joined(later)
+        async for (delta,) in come_together(handle, pause_s):
             if delta.finish_reason in ("error", "cancelled"):
                 check_output(await handle)
             written += len(delta.token_ids)

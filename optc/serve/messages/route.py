@@ -35,7 +35,9 @@ async def messages(request: Request) -> Response:
     facts["prompt_tokens"] = len(handle.prompt_token_ids)
     writer = MessageWriter(asked, handle.prompt_token_ids)
     if asked.stream:
-        return EventStream(turn_events(handle, writer, facts), service.settings.ping_s)
+        settings = service.settings
+        events = turn_events(handle, writer, facts, settings.pause_s)
+        return EventStream(events, settings.ping_s)
     return JSONResponse(await unless_left(request.receive, _whole(handle, writer, facts)))
 
 

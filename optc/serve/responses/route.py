@@ -76,7 +76,8 @@ async def _streamed(
     handle: Handle, writer: ResponseWriter, asked: AskedResponse, request: Request
 ) -> AsyncGenerator[bytes, None]:
     """The events of a stream; the response is kept before the last one is sent."""
-    events = turn_events(handle, writer, facts_of(request))
+    pause_s = service_of(request).settings.pause_s
+    events = turn_events(handle, writer, facts_of(request), pause_s)
     try:
         async for data in events:
             if writer.finished is not None:

@@ -34,6 +34,8 @@ async def _answer(request: Request, form: Form) -> Response:
     writer = form.writer(asked, handles[0].prompt_token_ids)
     facts["prompt_tokens"] = sum(len(handle.prompt_token_ids) for handle in handles)
     if asked.stream:
-        return EventStream(chunks(asked, handles, writer, facts), service.settings.ping_s)
+        settings = service.settings
+        events = chunks(asked, handles, writer, facts, settings.pause_s)
+        return EventStream(events, settings.ping_s)
     whole = whole_answer(asked, handles, writer, facts)
     return JSONResponse(await unless_left(request.receive, whole))

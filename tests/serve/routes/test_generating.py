@@ -11,6 +11,7 @@ import pytest
 
 import optc
 from optc.runtime.requests.prompts import Chat
+from optc.serve.settings import HTTPSettings
 from tests.serve.conftest import Api, MakeApi
 from tests.serve.toys import FailingExecutable, toy_engine
 
@@ -156,6 +157,15 @@ def test_usage_of_streams(api: Api, path: str, prompt: dict[str, Any]) -> None:
     assert written == sorted(written)
     assert written[-1] == 5
     assert api.error(path, **prompt, stream_options=options)["param"] == "stream_options"
+
+
+@pytest.mark.parametrize("prompt", ["hi", ["hi", "ho"]])
+def test_chunks_that_are_apart_hold_the_same(make_api: MakeApi, prompt: Any) -> None:
+    body = {"prompt": prompt, "max_tokens": 200, "temperature": 0, "ignore_eos": True, "n": 2}
+    every = make_api().stream(COMPLETIONS, **body)
+    apart = make_api(settings=HTTPSettings(pause_s=0.1)).stream(COMPLETIONS, **body)
+    assert texts(apart, "text") == texts(every, "text")
+    assert reasons(apart) == reasons(every)
 
 
 def test_logprobs_of_completions(api: Api) -> None:

@@ -113,6 +113,14 @@ _SERVED = (
     help="A silent stream sends a comment after this time; 0 is never.",
 )
 @click.option(
+    "--chunk-interval",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Chunks of a stream are at least so far apart; 0 sends each step's tokens.",
+)
+@click.option(
     "--drain-timeout",
     type=click.FloatRange(min=0),
     default=60.0,
@@ -161,6 +169,7 @@ def command(
         origins=options["cors_origin"],
         hosts=options["trusted_host"],
         ping_s=options["ping"],
+        pause_s=options["chunk_interval"],
         drain_s=options["drain_timeout"],
         access_log=not options["no_access_log"],
         metrics_prefix=options["metrics_prefix"],
