@@ -33,6 +33,15 @@ def take_structure(fields: dict[str, Any]) -> dict[str, Any]:
     return found | more
 
 
+def has_structure(fields: Mapping[str, Any]) -> bool:
+    """Whether the output must look like something.
+
+    Raises:
+        InputError: As of `take_structure`.
+    """
+    return bool(take_structure(dict(fields))) or bool(fields.keys() & set(_OUTPUTS.values()))
+
+
 def _format(form: object) -> dict[str, Any]:
     kind = form.get("type") if isinstance(form, Mapping) else None
     if kind == "text":

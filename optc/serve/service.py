@@ -74,7 +74,7 @@ class Service:
         for one in results:
             if isinstance(one, BaseException):
                 cancel_all(handles)
-                raise _about_tools(one) if asked.must_call else one
+                raise _about_tools(one) if asked.has_grammar else one
         return handles
 
     def _check(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from optc.errors import InputError
-from optc.openai.structures import take_structure
+from optc.openai.structures import has_structure, take_structure
 
 SCHEMA = {"type": "integer"}
 
@@ -35,6 +35,7 @@ SCHEMA = {"type": "integer"}
 )
 def test_forms(fields: dict[str, Any], structure: dict[str, Any]) -> None:
     given = {**fields, "n": 2}
+    assert has_structure(given) is bool(structure)
     assert take_structure(given) == structure
     assert given == {"n": 2}
 
@@ -58,3 +59,8 @@ def test_what_cannot_be_followed(fields: dict[str, Any], where: str) -> None:
     with pytest.raises(InputError) as found:
         take_structure(dict(fields))
     assert found.value.where == where
+
+
+def test_parameters_of_its_own_are_a_structure_too() -> None:
+    assert has_structure({"regex": "a"})
+    assert not has_structure({"stop": "a"})

@@ -39,7 +39,7 @@ class Asked:
         token_ids: Give the tokens beside their text.
         unknown: Names of fields that nobody knows.
         reading: How messages are read.
-        must_call: A grammar lets the model do nothing but call tools.
+        has_grammar: A grammar was made of the tools.
     """
 
     model: ServedModel
@@ -50,4 +50,4 @@ class Asked:
     token_ids: bool = False
     unknown: tuple[str, ...] = ()
     reading: Reading = field(default_factory=Reading)
-    must_call: bool = False
+    has_grammar: bool = False

@@ -8,12 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from optc.openai.fields import take_variables
+from optc.openai.structures import has_structure
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Chat
 from optc.serve.asking.asked import Asked, Asker
 from optc.serve.asking.read_body import validated
 from optc.serve.asking.sampling import check_completions, fields_of, take_terms
-from optc.serve.asking.tools import grammar_of, reading_of, take_choice, told_in_text
+from optc.serve.asking.tools import (
+    grammar_of,
+    reading_of,
+    strict_grammar,
+    take_choice,
+    told_in_text,
+)
 from optc.serve.bodies.chat import ChatBody
 from optc.serve.models import ModelTable, check_model
 from optc.serve.settings import Limits
@@ -40,6 +47,8 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
     more: dict[str, Any] = {"logprobs": _logprobs(fields)}
     if must_call:
         more["grammar"] = grammar_of(reading, tokenizer, messages, variables)
+    elif reading.tools and not has_structure(fields):
+        more["grammar"] = strict_grammar(reading, tokenizer, body["tools"])
     if reading.needs_special_tokens(tokenizer):
         fields.setdefault("skip_special_tokens", False)
     if "max_tokens" not in fields and "max_tokens" not in model.engine.defaults:
@@ -56,7 +65,7 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
         terms.token_ids,
         terms.unknown,
         replace(reading, shows_thoughts=shows),
-        must_call,
+        "grammar" in more,
     )
 
 

@@ -20,7 +20,7 @@ from optc.serve.parsing.formats import (
     call_format,
     thought_format,
 )
-from optc.serve.parsing.grammars import grammar_of_calls
+from optc.serve.parsing.grammars import grammar_of_calls, grammar_of_strict_calls
 from optc.serve.parsing.reading import Reading
 
 _LOG = logger(__name__)
@@ -97,6 +97,22 @@ def grammar_of(
         tokenizer,
         parallel=reading.most_calls != 1,
         thoughts=thoughts,
+    )
+
+
+def strict_grammar(
+    reading: Reading, tokenizer: Tokenizer, tools: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """The grammar of messages that may call, where a tool is ``strict`` and calls begin with a
+    token that a grammar can see; else None."""
+    if reading.calls is None or not any(one["function"].get("strict") for one in tools):
+        return None
+    return grammar_of_strict_calls(
+        HERMES if reading.calls is XML else reading.calls,
+        reading.tools,
+        tokenizer,
+        parallel=reading.most_calls != 1,
+        thoughts=reading.thoughts,
     )
 
 

@@ -36,15 +36,8 @@ def grammar_of_calls(
         parallel: A message may call several times.
         thoughts: The prompt has begun a thought, in this format.
     """
-    texts = added_texts(tokenizer.backend)
-
-    def mark(text: str) -> str:
-        token = tokenizer.backend.token_to_id(text) if text in texts else None
-        return json.dumps(text) if token is None else f"<[{token}]>"
-
-    listed = [_call(calls, name, schema) for name, schema in tools.items()]
-    call = "(" + " | ".join(listed) + ")"
-    body = _body(calls, call, mark(calls.begins[0]) if calls.begins else "", mark, parallel)
+    mark = _marks(tokenizer)
+    body = _body(calls, _any_call(calls, tools), mark, parallel)
     if thoughts is None:
         return f"start: {body}"
     end = mark(thoughts.end)
@@ -55,9 +48,49 @@ def grammar_of_calls(
     return f"start: thought SPACE {body}\n{thought}\nSPACE: /\\s{{0,4}}/"
 
 
-def _body(
-    calls: CallFormat, call: str, begin: str, mark: Callable[[str], str], parallel: bool
-) -> str:
+def grammar_of_strict_calls(
+    calls: CallFormat,
+    tools: Mapping[str, Mapping[str, Any]],
+    tokenizer: Tokenizer,
+    *,
+    parallel: bool,
+    thoughts: ThoughtFormat | None,
+) -> str | None:
+    """A grammar of messages that say what they like, and end with calls, if any, that are right: a
+    call begins with a token of its own, which no other text holds. None where the format has no
+    such token.
+
+    Args:
+        calls, tools, tokenizer, parallel: As of `grammar_of_calls`.
+        thoughts: Format of thoughts; None has none.
+    """
+    mark = _marks(tokenizer)
+    if calls.bare or not mark(calls.begins[0]).startswith("<"):
+        return None
+    ends = (thoughts.begin, thoughts.end) if thoughts is not None else ()
+    others = [found for found in map(mark, ends) if found.startswith("<")]
+    text = " | ".join(["TEXT", *others])
+    body = _body(calls, _any_call(calls, tools), mark, parallel)
+    return f"start: ({text})* ({body})?\nTEXT: /(?s:.+)/"
+
+
+def _marks(tokenizer: Tokenizer) -> Callable[[str], str]:
+    """How a grammar writes a text: by its token, if it is one."""
+    texts = added_texts(tokenizer.backend)
+
+    def mark(text: str) -> str:
+        token = tokenizer.backend.token_to_id(text) if text in texts else None
+        return json.dumps(text) if token is None else f"<[{token}]>"
+
+    return mark
+
+
+def _any_call(calls: CallFormat, tools: Mapping[str, Mapping[str, Any]]) -> str:
+    return "(" + " | ".join(_call(calls, name, schema) for name, schema in tools.items()) + ")"
+
+
+def _body(calls: CallFormat, call: str, mark: Callable[[str], str], parallel: bool) -> str:
+    begin = mark(calls.begins[0]) if calls.begins else ""
     more = _MOST - 1 if parallel else 0
     if calls.listed:
         items = f'{call} (", " {call}){{0,{more}}}' if more else call

@@ -247,6 +247,47 @@ def test_calls_that_a_model_must_write(make_api: MakeApi, name: str, special: bo
     assert call["name"] == "add"
 
 
+STRICT = [{**one, "function": {**one["function"], "strict": True}} for one in TOOLS]
+WRONG_CALL = "\n{'name': 'none', \"arguments\": {\"x\": 7}}\n"
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+@pytest.mark.parametrize("name", ["hermes", "mistral"])
+def test_strict_calls_are_right_whatever_the_model_would_write(
+    make_api: MakeApi, name: str, thinks: bool
+) -> None:
+    marks, _, tokens = FORMATS[name]
+    thought, special = ("<think>hm</think>", ("<think>", "</think>")) if thinks else ("", ())
+    template = template_with(marks + ("<think></think>" if thinks else ""))
+    text = f"{thought}Well, <b>.{tokens[0]}{WRONG_CALL}"
+    engine = saying(text, [USER], template, (*tokens, *special), tools=STRICT)
+    body = {"tools": STRICT, "temperature": 0, "max_tokens": 300, "parallel_tool_calls": False}
+    message, reason = answers(make_api({"toy": engine}), **body)
+    assert message.get("reasoning") == ("hm" if thinks else None)
+    assert message["content"].startswith("Well, <b>.")
+    (call,) = message["calls"]
+    jsonschema.validate(json.loads(call["arguments"]), SCHEMAS[call["name"]])
+    assert reason == "tool_calls"
+
+
+def test_a_strict_tool_changes_nothing_of_what_is_said(make_api: MakeApi) -> None:
+    marks, _, tokens = FORMATS["hermes"]
+    for special in (tokens, ()):
+        engine = saying(
+            "Well, <b> it's {so}.\n", [USER], template_with(marks), special, tools=STRICT
+        )
+        message, reason = answers(make_api({"toy": engine}), tools=STRICT, temperature=0)
+        assert (message, reason) == ({"content": "Well, <b> it's {so}.\n"}, "stop")
+
+
+def test_a_format_of_the_answer_goes_before_strict_tools(make_api: MakeApi) -> None:
+    marks, _, tokens = FORMATS["hermes"]
+    engine = toy_engine(template=template_with(marks), special=tokens)
+    own = {"structured_outputs": {"choice": ["yes", "no"]}}
+    message, _ = answers(make_api({"toy": engine}), tools=STRICT, seed=1, **own)
+    assert message["content"] in ("yes", "no")
+
+
 @pytest.mark.parametrize("special", [(), ("</think>",)])
 def test_calls_behind_a_thought(make_api: MakeApi, special: tuple[str, ...]) -> None:
     template = template_with(FORMATS["hermes"][0], "<think>{{ '</think>' if false }}")
