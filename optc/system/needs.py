@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from optc.errors import UnavailableError
 
 
-def compile_packages() -> AbstractContextManager[None]:
+@contextmanager
+def compile_packages() -> Iterator[None]:
     """Turn a missing third-party package into an error that says how to get it.
 
     Raises:
         UnavailableError: A package of the ``compile`` extra is not installed.
     """
-    return _packages("compile")
+    with _packages("compile"):
+        yield
 
 
-def serve_packages() -> AbstractContextManager[None]:
+@contextmanager
+def serve_packages() -> Iterator[None]:
     """The same for ``optc serve``.
 
     Raises:
         UnavailableError: A package of the ``serve`` extra is not installed.
     """
-    return _packages("serve")
+    with _packages("serve"):
+        yield
 
 
 @contextmanager
