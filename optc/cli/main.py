@@ -36,6 +36,7 @@ COMMANDS = {
     "qat": "qat",
     "run": "run",
     "chat": "chat",
+    "serve": "serving.serve",
     "bench": "bench",
     "tune": "tune",
     "eval": "evaluate",

@@ -68,6 +68,18 @@ class Handle:
         self._end_deltas()  # so that a second iteration ends as well
         self._raise_failure()
 
+    def waiting(self) -> list[Delta]:
+        """Deltas that have come and that nobody fetched, without waiting for more: for readers who
+        take several at once. An iteration goes on behind them."""
+        found: list[Delta] = []
+        try:
+            while (delta := self._deltas.get_nowait()) is not None:
+                found.append(delta)
+        except Empty:
+            return found
+        self._end_deltas()  # for the iteration
+        return found
+
     def result(self, timeout_s: float | None = None) -> RequestOutput:
         """The finished request; waits for it.
 

@@ -35,6 +35,16 @@ class Delta:
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: FinishReason | None = None
 
+    def joined(self, later: Delta) -> Delta:
+        """This one and a later one of the same completion in one."""
+        return Delta(
+            self.index,
+            self.text + later.text,
+            self.token_ids + later.token_ids,
+            self.logprobs + later.logprobs,
+            later.finish_reason,
+        )
+
 
 @dataclass(frozen=True)
 class Completion:

@@ -1,4 +1,4 @@
-"""What needs the compile-time packages says so where they are not installed."""
+"""What needs packages beyond the runtime's says so where they are not installed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,23 @@ def compile_packages() -> Iterator[None]:
     Raises:
         UnavailableError: A package of the ``compile`` extra is not installed.
     """
+    with _packages("compile"):
+        yield
+
+
+@contextmanager
+def serve_packages() -> Iterator[None]:
+    """The same for ``optc serve``.
+
+    Raises:
+        UnavailableError: A package of the ``serve`` extra is not installed.
+    """
+    with _packages("serve"):
+        yield
+
+
+@contextmanager
+def _packages(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
@@ -23,5 +40,5 @@ def compile_packages() -> Iterator[None]:
         raise UnavailableError(
             f"the package {error.name!r} is not installed",
             where="optc",
-            hint="pip install 'optc[compile]'",
+            hint=f"pip install 'optc[{extra}]'",
         ) from error

@@ -105,7 +105,9 @@ def write_another(artifact: Path, output: Path) -> Path:
 
 @pytest.mark.parametrize(
     "command",
-    sorted(set(COMMANDS) - {"bench", "tune", "compile", "chat", "distill", "qat", "export"}),
+    sorted(
+        set(COMMANDS) - {"bench", "tune", "compile", "chat", "serve", "distill", "qat", "export"}
+    ),
 )
 def test_keys_of_commands(
     optc: Optc,

@@ -89,6 +89,27 @@ def test_it_ends_with_its_last_completion_and_orders_them() -> None:
     assert list(one) == list(one) == []
 
 
+def test_what_has_come_is_taken_without_waiting() -> None:
+    one, deltas = handle(), [Delta(0, text, (1,)) for text in "abc"]
+    assert one.waiting() == []
+    one.push(deltas[0])
+    one.push(deltas[1])
+    assert one.waiting() == deltas[:2]
+    one.push(deltas[2])
+    one.finish(completion(0))
+    assert one.waiting() == deltas[2:]
+    assert one.waiting() == list(one) == []
+
+    async def both() -> list[list[Delta]]:
+        other = handle()
+        for delta in deltas:
+            other.push(delta)
+        other.finish(completion(0))
+        return [[delta, *other.waiting()] async for delta in other]
+
+    assert run(both()) == [deltas]
+
+
 def test_a_failure_ends_it_once_and_has_its_cause() -> None:
     one = handle()
     cause = ArithmeticError("broken")

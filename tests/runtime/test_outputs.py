@@ -7,7 +7,7 @@ import pytest
 
 from optc.errors import RequestError
 from optc.runtime.metrics.request_metrics import RequestMetrics
-from optc.runtime.outputs import Completion, RequestOutput
+from optc.runtime.outputs import Completion, Delta, RequestOutput
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 LIKELY = (TokenLogprobs(5, -0.5, ()),)
@@ -64,3 +64,11 @@ def test_a_result_is_json_and_short_to_look_at() -> None:
         f"<optc.RequestOutput {'x' * 60 + '…'!r} and 1 more: 3 prompt tokens, 3 new ones, "
         "ended by length>"
     )
+
+
+def test_deltas_of_one_completion_join() -> None:
+    position = TokenLogprobs(7, -1.0, ())
+    first = Delta(2, "a", (7,), (position,))
+    later = Delta(2, "b", (8, 9), (position, position), "stop")
+    assert first.joined(later) == Delta(2, "ab", (7, 8, 9), (position,) * 3, "stop")
+    assert first.joined(Delta(2, "", ())) == first

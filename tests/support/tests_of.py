@@ -262,6 +262,35 @@ FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/importer/quantized/test_float_weights.py",
         "tests/importer/quantized/test_settings.py",
     ),
+    "optc/openai": (
+        "tests/cli/batch/test_openai_fields.py",
+        "tests/cli/batch/test_openai_form.py",
+        "tests/serve/asking/test_sampling.py",
+    ),
+    "optc/serve": (
+        "tests/serve/test_server.py",
+        "tests/serve/test_app.py",
+        "tests/serve/test_many_clients.py",
+    ),
+    "optc/serve/answering": (
+        "tests/serve/routes/test_generating.py",
+        "tests/serve/asking/test_tools.py",
+        "tests/serve/responses/test_route.py",
+    ),
+    "optc/serve/asking": (
+        "tests/serve/routes/test_generating.py",
+        "tests/serve/test_any_body.py",
+    ),
+    "optc/serve/batches": ("tests/serve/batches/test_batches.py",),
+    "optc/serve/bodies": ("tests/serve/test_any_body.py", "tests/serve/test_openapi.py"),
+    "optc/serve/guards": ("tests/serve/test_app.py",),
+    "optc/serve/messages": ("tests/serve/messages/test_route.py",),
+    "optc/serve/parsing": (
+        "tests/serve/parsing/test_message_reader.py",
+        "tests/serve/asking/test_tools.py",
+    ),
+    "optc/serve/responses": ("tests/serve/responses/test_route.py",),
+    "optc/serve/routes": ("tests/serve/test_app.py",),
     "optc/store/oci": ("tests/store/oci/test_transfer.py",),
     "passes/canonicalize/probing": ("tests/passes/canonicalize/test_probe_heads.py",),
     "passes/canonicalize/spelled": (

@@ -8,12 +8,12 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from optc.cli.batch.asked import Asked
-from optc.cli.batch.openai_fields import take_variables
 from optc.cli.batch.openai_form import Conversing, OpenAIForm, is_openai, openai_request
 from optc.cli.generating.messages import check_messages
 from optc.cli.generating.prompts import PromptOptions
 from optc.cli.generating.results import result_json
 from optc.errors import InputError, OptcError, RequestError
+from optc.openai.fields import take_variables, with_numbers
 from optc.options.option import options_of
 from optc.runtime.params import SamplingParams
 from optc.runtime.settings import ServeSettings
@@ -178,9 +178,4 @@ def _changed(params: SamplingParams, changes: Mapping[str, Any]) -> SamplingPara
             near = get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else "parameters are optc.SamplingParams'"
             raise RequestError(f"there is no parameter {name!r}", where="line", hint=hint)
-    values = dict(changes)
-    biases = values.get("logit_bias")
-    if isinstance(biases, dict):  # JSON has no keys that are numbers
-        numbers = {int(key) if key.isdecimal() else key: bias for key, bias in biases.items()}
-        values["logit_bias"] = numbers
-    return params.changed(**values)
+    return params.changed(**with_numbers(changes))

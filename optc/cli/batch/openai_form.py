@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from optc.cli.batch.asked import Asked
-from optc.cli.batch.openai_fields import asked, take_variables
 from optc.cli.batch.openai_logprobs import of_completion, of_prompt, of_turn
 from optc.errors import InputError, OptcError
+from optc.openai.fields import RENAMED, asked, take_variables
+from optc.openai.structures import take_structure
 
 if TYPE_CHECKING:
     from optc import RequestOutput
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from optc.runtime.requests.prompts import Prompt
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-#: OpenAI's names of parameters that are called otherwise here.
-_RENAMED = {"max_completion_tokens": "max_tokens"}
 _REASONS = {"deadline": "length"}
 
 
@@ -59,13 +58,13 @@ def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
     wanted = "messages" if url == CHAT else "prompt"
     if not isinstance(body, dict) or body.get(wanted) is None:
         raise InputError(f"it has no {wanted}", where="body")
-    changes = {_RENAMED.get(key, key): one for key, one in asked(body).items()}
+    changes = {RENAMED.get(key, key): one for key, one in asked(body).items()}
     prompt = body[wanted]
     changes.pop(wanted, None)
     if "stream" in changes:
         raise InputError("answers in files do not stream", where="stream", hint="leave it out")
     changes |= _logprobs(changes, chat=url == CHAT)
-    changes |= _structure(changes.pop("response_format", {"type": "text"}))
+    changes |= take_structure(changes)
     if url != CHAT:
         return prompt, changes
     return Conversing(prompt, take_variables(changes)), changes
@@ -88,21 +87,6 @@ def _logprobs(changes: dict[str, Any], *, chat: bool) -> dict[str, Any]:
     if not echo or (changes.get("logprobs") is None and changes.get("max_tokens") != 0):
         return {}
     return {"prompt_logprobs": changes.get("logprobs") or 0}
-
-
-def _structure(form: object) -> dict[str, Any]:
-    """The sampling parameters of a ``response_format``."""
-    kind = form.get("type") if isinstance(form, dict) else None
-    if kind == "text":
-        return {}
-    if kind == "json_object":
-        return {"json_schema": {"type": "object"}}
-    inner = form.get("json_schema") if isinstance(form, dict) else None
-    if kind == "json_schema" and isinstance(inner, dict) and "schema" in inner:
-        return {"json_schema": inner["schema"]}
-    raise InputError(
-        "not a format of responses", where="response_format", hint="text, json_object, json_schema"
-    )
 
 
 @dataclass(frozen=True)

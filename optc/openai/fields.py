@@ -11,7 +11,7 @@ from typing import Any
 
 from optc.errors import InputError
 
-#: Without meaning for an answer in a file, whatever they are.
+#: Without meaning for an answer, whatever they are.
 _IGNORED = frozenset(
     {
         "metadata",
@@ -60,6 +60,8 @@ _VARIABLES = (
     "tools",
 )
 _MORE_VARIABLES = "chat_template_kwargs"
+#: OpenAI's names of parameters that are called otherwise here.
+RENAMED = {"max_completion_tokens": "max_tokens"}
 
 
 def asked(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,3 +96,12 @@ def take_variables(fields: dict[str, Any]) -> dict[str, Any]:
         raise InputError("not an object", where=_MORE_VARIABLES, hint='{"enable_thinking": false}')
     named = {name: fields.pop(name) for name in _VARIABLES if name in fields}
     return {**named, **more}
+
+
+def with_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values whose ``logit_bias`` has token ids as keys: JSON has no keys that are numbers."""
+    biases = values.get("logit_bias")
+    if not isinstance(biases, Mapping):
+        return dict(values)
+    numbers = {int(key) if key.isdecimal() else key: bias for key, bias in biases.items()}
+    return {**values, "logit_bias": numbers}

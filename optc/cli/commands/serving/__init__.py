@@ -1,0 +1,1 @@
+"""``optc serve``: its options, models and keys."""

@@ -1,0 +1,187 @@
+"""``optc serve``: an online API of artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from optc.cli.artifact_path import ARTIFACT
+from optc.cli.commands.serving.keys import KEYS, read_keys
+from optc.cli.commands.serving.sources import sources_of
+from optc.cli.logs import note
+from optc.cli.options import add_options
+from optc.cli.output import print_warnings, visible
+from optc.runtime.settings import ServeSettings
+from optc.system.needs import serve_packages
+
+#: Settings of the engines that the command takes.
+_SERVED = (
+    "engine",
+    "threads",
+    "kv_memory",
+    "token_budget",
+    "max_sequences",
+    "prefill_chunk",
+    "block_size",
+    "prefix_spill",
+    "speculate",
+    "draft",
+    "num_speculative_tokens",
+    "max_drafted",
+    "generation_defaults",
+)
+
+
+@click.command("serve", short_help="Serve artifacts over HTTP, as OpenAI's clients speak it.")
+@click.argument("artifacts", type=ARTIFACT, nargs=-1, required=True, metavar="ARTIFACT...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    metavar="N",
+    help="Port to listen at; 0 is a free one.",
+)
+@click.option(
+    "--model-name",
+    multiple=True,
+    metavar="NAME",
+    help="What requests call an artifact, one for each [its folder's name].",
+)
+@click.option(
+    "--adapter",
+    multiple=True,
+    metavar="[MODEL:]NAME=FOLDER",
+    help="A LoRA adapter as PEFT saved it, which requests call NAME.",
+)
+@click.option(
+    "--api-key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help=f"Keys, one a line, of which each request needs one; {KEYS} holds some, too.",
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Keep files and batches here [none are taken].",
+)
+@click.option("--cors-origin", multiple=True, metavar="ORIGIN", help="Web pages that may ask.")
+@click.option(
+    "--trusted-host", multiple=True, metavar="NAME", help="Names that requests may call us by."
+)
+@click.option(
+    "--max-waiting",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    metavar="N",
+    help="Most requests that wait for each model; more get 429.",
+)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Most new tokens that a request may ask for [the context].",
+)
+@click.option(
+    "--max-completions",
+    type=click.IntRange(min=1),
+    default=128,
+    show_default=True,
+    metavar="N",
+    help="Most texts of one request, of all its prompts.",
+)
+@click.option(
+    "--max-body",
+    type=click.IntRange(min=1),
+    default=4 << 20,
+    show_default=True,
+    metavar="BYTES",
+    help="Longest body of a request.",
+)
+@click.option(
+    "--ping",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A silent stream sends a comment after this time; 0 is never.",
+)
+@click.option(
+    "--chunk-interval",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Chunks of a stream are at least so far apart; 0 sends each step's tokens.",
+)
+@click.option(
+    "--drain-timeout",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long running requests may go on after SIGTERM.",
+)
+@click.option(
+    "--metrics-prefix",
+    default="optc",
+    show_default=True,
+    metavar="NAME",
+    help="What names of metrics begin with; vllm for its dashboards.",
+)
+@click.option("--no-access-log", is_flag=True, help="Write no line for each request.")
+@add_options(ServeSettings, *_SERVED)
+def command(
+    artifacts: tuple[Path, ...],
+    model_name: tuple[str, ...],
+    adapter: tuple[str, ...],
+    max_waiting: int,
+    **options: Any,
+) -> None:
+    """Serve each ARTIFACT over HTTP, as OpenAI's clients speak it.
+
+    Requests choose one of several by "model". SIGTERM lets running requests end, then exits with
+    code 0.
+    """
+    with serve_packages():
+        from optc.serve.metrics import check_prefix
+        from optc.serve.models import ModelTable
+        from optc.serve.server import serve
+        from optc.serve.settings import HTTPSettings, Limits
+    check_prefix(options["metrics_prefix"])
+    chosen = {name: options.pop(name) for name in _SERVED}
+    engines = ServeSettings(**chosen, max_waiting=max_waiting)
+    limits = Limits(
+        body_bytes=options["max_body"],
+        completions=options["max_completions"],
+        new_tokens=options["max_new_tokens"],
+    )
+    settings = HTTPSettings(
+        host=options["host"],
+        port=options["port"],
+        keys=read_keys(options["api_key_file"]),
+        origins=options["cors_origin"],
+        hosts=options["trusted_host"],
+        ping_s=options["ping"],
+        pause_s=options["chunk_interval"],
+        drain_s=options["drain_timeout"],
+        access_log=not options["no_access_log"],
+        metrics_prefix=options["metrics_prefix"],
+        state=options["state"],
+        limits=limits,
+    )
+    if not settings.keys and not settings.is_loopback:
+        text = f"everybody who reaches {settings.host} may ask: --api-key-file or {KEYS} sets keys"
+        print_warnings([text])
+    table = ModelTable(sources_of(artifacts, model_name, adapter, engines))
+    serve(table, settings, lambda address: note(visible(_greeting(address, table.models))))
+
+
+def _greeting(address: str, models: Iterable[str]) -> str:
+    return f"serving {', '.join(models)} at {address}/v1"

@@ -1,0 +1,45 @@
+"""`Envelope`: what all answers to one request have in common."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optc.serve.models import ServedModel
+
+#: Ends a stream.
+DONE = b"data: [DONE]\n\n"
+
+
+class Envelope:
+    """The head of an answer and of each chunk of a stream.
+
+    Args:
+        kind: ``chatcmpl`` or ``cmpl``: how its id begins.
+        whole: ``object`` of a whole answer.
+        chunk: ``object`` of a chunk.
+        model: Who answers.
+    """
+
+    def __init__(self, kind: str, whole: str, chunk: str, model: ServedModel) -> None:
+        self.id = f"{kind}-{uuid.uuid4().hex}"
+        rest = {
+            "created": int(time.time()),
+            "model": model.name,
+            "system_fingerprint": model.fingerprint,
+        }
+        self._whole = {"id": self.id, "object": whole, **rest}
+        # The same in every chunk: written once.
+        self._head = json.dumps({"id": self.id, "object": chunk, **rest})[:-1]
+
+    def whole(self, choices: Sequence[Mapping[str, Any]], usage: object) -> dict[str, Any]:
+        """A whole answer."""
+        return {**self._whole, "choices": choices, "usage": usage}
+
+    def chunk(self, choices: Sequence[Mapping[str, Any]], usage: object = None) -> bytes:
+        """A chunk of a stream, with ``usage`` where there is one."""
+        more = "" if usage is None else f', "usage": {json.dumps(usage)}'
+        return f'data: {self._head}, "choices": {json.dumps(choices)}{more}}}\n\n'.encode()

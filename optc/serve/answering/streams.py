@@ -1,0 +1,153 @@
+"""The chunks of a stream, from handles of the runtime."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from optc.errors import OptcError
+from optc.runtime.handle import Handle
+from optc.runtime.outputs import Delta, RequestOutput
+from optc.serve.answering.envelope import DONE, Envelope
+from optc.serve.answering.usage import counted, usage_of
+from optc.serve.answering.writer import Writer
+from optc.serve.api_errors import APIError, later, of_error
+from optc.serve.asking.asked import Asked
+
+
+async def chunks(
+    asked: Asked,
+    handles: Sequence[Handle],
+    writer: Writer,
+    facts: dict[str, Any],
+    pause_s: float = 0.0,
+) -> AsyncGenerator[bytes, None]:
+    """Server-sent events up to ``[DONE]``. What goes wrong meanwhile is an event, too. Who closes
+    it cancels the requests.
+
+    Args:
+        asked: What was asked for.
+        handles: Its requests.
+        writer: Writes their choices.
+        facts: Where the log finds how many tokens there were, and what went wrong.
+        pause_s: Seconds between two events of a text, at least.
+    """
+    envelope, each = writer.envelope, asked.usage == "each"
+    read = sum(len(handle.prompt_token_ids) for handle in handles)
+    written = 0
+    try:
+        openings = [writer.opening(choice) for choice in range(len(handles) * asked.n)]
+        if begun := _events(envelope, openings, counted(read, 0) if each else None):
+            yield begun
+        async with aclosing(_merged(handles, pause_s)) as deltas:
+            async for place, come in deltas:
+                if any(delta.finish_reason in ("error", "cancelled") for delta in come):
+                    handles[place].cancel()  # its other texts
+                    check_output(await handles[place])
+                written += sum(len(delta.token_ids) for delta in come)
+                found = [writer.delta(place * asked.n + delta.index, delta) for delta in come]
+                if added := _events(envelope, found, counted(read, written) if each else None):
+                    yield added
+        outputs = [check_output(await handle) for handle in handles]
+        if asked.usage != "none":
+            yield envelope.chunk([], usage_of(asked, outputs))
+    except (OptcError, APIError) as error:
+        told = of_error(error) if isinstance(error, OptcError) else error
+        facts["error"] = told.status
+        yield event(told.to_bytes())
+    finally:
+        facts["completion_tokens"] = written
+        cancel_all(handles)
+    yield DONE
+
+
+def check_output(output: RequestOutput) -> RequestOutput:
+    """The output, if it is whole.
+
+    Raises:
+        RequestError: The request failed.
+        APIError: The server has ended it.
+    """
+    output.raise_for_error()
+    if any(one.finish_reason == "cancelled" for one in output.completions):
+        raise later(503, "the server is shutting down")
+    return output
+
+
+def cancel_all(handles: Sequence[Handle]) -> None:
+    """Cancel what has not ended."""
+    for handle in handles:
+        if not handle.done:
+            handle.cancel()
+
+
+def event(data: bytes) -> bytes:
+    """A server-sent event of one line."""
+    return b"data: " + data + b"\n\n"
+
+
+def _events(envelope: Envelope, choices: Sequence[dict[str, Any] | None], usage: object) -> bytes:
+    """A chunk for each choice: many clients look at the first one of a chunk alone."""
+    return b"".join(envelope.chunk([one], usage) for one in choices if one is not None)
+
+
+async def come_together(handle: Handle, pause_s: float = 0.0) -> AsyncGenerator[list[Delta], None]:
+    """Deltas of a handle as they come: at most one of each completion at a time, so that a loop
+    that is late has less to do.
+
+    Args:
+        handle: Of a request.
+        pause_s: Seconds between two of a completion, at least.
+    """
+    async for delta in handle:
+        yield _joined(delta, handle.waiting())
+        if pause_s:
+            await asyncio.sleep(pause_s)
+
+
+async def _merged(
+    handles: Sequence[Handle], pause_s: float
+) -> AsyncGenerator[tuple[int, list[Delta]], None]:
+    """Deltas of all handles as they come, with the places of the handles."""
+    if len(handles) == 1:
+        async for deltas in come_together(handles[0], pause_s):
+            yield 0, deltas
+        return
+    queue: asyncio.Queue[tuple[int, list[Delta] | OptcError | None]] = asyncio.Queue()
+
+    async def read(place: int, handle: Handle) -> None:
+        try:
+            async for deltas in come_together(handle, pause_s):
+                queue.put_nowait((place, deltas))
+        except OptcError as error:
+            queue.put_nowait((place, error))
+        else:
+            queue.put_nowait((place, None))
+
+    readers = [asyncio.create_task(read(place, handle)) for place, handle in enumerate(handles)]
+    try:
+        left = len(readers)
+        while left:
+            place, found = await queue.get()
+            if isinstance(found, OptcError):
+                raise found
+            if found is None:
+                left -= 1
+            else:
+                yield place, found
+    finally:
+        for reader in readers:
+            reader.cancel()
+
+
+def _joined(first: Delta, others: Sequence[Delta]) -> list[Delta]:
+    """Deltas with those of each completion in one."""
+    if not others:
+        return [first]
+    found = {first.index: first}
+    for delta in others:
+        before = found.get(delta.index)
+        found[delta.index] = delta if before is None else before.joined(delta)
+    return list(found.values())

@@ -1,0 +1,137 @@
+"""Tools of a chat: which the model may call, and which it must."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from optc.conversations.tools_in_text import tools_in_text
+from optc.logs.logger import logger
+from optc.runtime.text.tokenizer import Tokenizer
+from optc.serve.api_errors import APIError
+from optc.serve.parsing.formats import (
+    HERMES,
+    JSON,
+    XML,
+    ThoughtFormat,
+    begins_in_thought,
+    call_format,
+    thought_format,
+)
+from optc.serve.parsing.grammars import grammar_of_calls, grammar_of_strict_calls
+from optc.serve.parsing.reading import Reading
+
+_LOG = logger(__name__)
+
+
+def reading_of(template: str, tools: Sequence[Mapping[str, Any]]) -> Reading:
+    """How messages are read of a model with this chat template, which may call ``tools``."""
+    calls = call_format(template) if tools else None
+    schemas = {one["function"]["name"]: one["function"].get("parameters") or {} for one in tools}
+    return Reading(calls, thought_format(template), schemas)
+
+
+def told_in_text(
+    messages: Sequence[Mapping[str, Any]], variables: dict[str, Any], tokenizer: Tokenizer
+) -> tuple[list[dict[str, Any]], Reading | None]:
+    """Messages that tell in their text which tools there are, where the chat template has no place
+    for them; and how what the model writes then is read. ``tools`` are taken out of ``variables``.
+    """
+    tools = variables.get("tools")
+    if not tools or not tokenizer.unread({"tools": tools}):
+        return [dict(one) for one in messages], None
+    del variables["tools"]
+    texts = [{**one, "content": _text(one.get("content"))} for one in messages]
+    reading = replace(reading_of(tokenizer.chat_template, tools), calls=HERMES)
+    return tools_in_text(texts, tools), reading
+
+
+def take_choice(fields: dict[str, Any], reading: Reading) -> tuple[Reading, bool]:
+    """The reading of a request, and whether it must call; ``tool_choice`` is taken out.
+
+    Raises:
+        APIError: It must call what there is not.
+    """
+    choice = fields.pop("tool_choice", None)
+    if choice is None:
+        if reading.tools and reading.calls is None:
+            _note_unknown()
+        return reading, False
+    if not reading.tools:
+        raise APIError(400, "tool_choice needs tools", "tool_choice")
+    if choice == "required":
+        return _callable(reading), True
+    name = choice["function"]["name"]
+    if name not in reading.tools:
+        names = ", ".join(sorted(reading.tools))[:200]
+        message = f"there is no tool {name[:64]!r}; there are: {names}"
+        raise APIError(400, message, "tool_choice")
+    only = {name: reading.tools[name]}
+    return replace(_callable(reading), tools=only, most_calls=1), True
+
+
+def grammar_of(
+    reading: Reading,
+    tokenizer: Tokenizer,
+    messages: Sequence[Mapping[str, Any]],
+    variables: Mapping[str, Any],
+) -> str:
+    """The grammar of messages that call.
+
+    Args:
+        reading: How they are read.
+        tokenizer: The model's.
+        messages: That are rendered, to see whether the model begins in a thought.
+        variables: Of the template.
+    """
+    assert reading.calls is not None
+    thoughts: ThoughtFormat | None = reading.thoughts
+    if thoughts is not None:
+        prompt = tokenizer.render_chat(messages, **variables)
+        thoughts = thoughts if begins_in_thought(prompt, thoughts) else None
+    return grammar_of_calls(
+        reading.calls,
+        reading.tools,
+        tokenizer,
+        parallel=reading.most_calls != 1,
+        thoughts=thoughts,
+    )
+
+
+def strict_grammar(
+    reading: Reading, tokenizer: Tokenizer, tools: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """The grammar of messages that may call, where a tool is ``strict`` and calls begin with a
+    token that a grammar can see; else None."""
+    if reading.calls is None or not any(one["function"].get("strict") for one in tools):
+        return None
+    return grammar_of_strict_calls(
+        HERMES if reading.calls is XML else reading.calls,
+        reading.tools,
+        tokenizer,
+        parallel=reading.most_calls != 1,
+        thoughts=reading.thoughts,
+    )
+
+
+def _callable(reading: Reading) -> Reading:
+    """A reading in whose format a grammar can write calls."""
+    if reading.calls is None:
+        return replace(reading, calls=JSON)
+    return replace(reading, calls=HERMES) if reading.calls is XML else reading
+
+
+def _text(content: object) -> str:
+    """A content as one text."""
+    if not isinstance(content, list):
+        return str(content or "")
+    parts = [one.get("text") if isinstance(one, dict) else one for one in content]
+    return "\n".join(one for one in parts if isinstance(one, str))
+
+
+@cache
+def _note_unknown() -> None:
+    """Say once that calls are not found."""
+    _LOG.warning("the chat template shows no known format of calls: they are left in the text")

@@ -1,0 +1,68 @@
+"""``/v1/messages`` and ``/v1/messages/count_tokens``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from optc.openai.fields import take_variables
+from optc.runtime.handle import Handle
+from optc.serve.answering.streams import cancel_all, check_output
+from optc.serve.answering.turns import turn_events
+from optc.serve.asking.chat import with_objects
+from optc.serve.asking.read_body import read_body
+from optc.serve.asking.tools import told_in_text
+from optc.serve.context import asker_of, service_of
+from optc.serve.event_stream import EventStream, unless_left
+from optc.serve.guards.access_log import facts_of
+from optc.serve.messages.ask import ask_count, ask_message
+from optc.serve.messages.write import MessageWriter
+from optc.serve.models import check_model
+
+
+async def messages(request: Request) -> Response:
+    """The next message of a conversation."""
+    service, asker = service_of(request), asker_of(request)
+    limits, facts = service.settings.limits, facts_of(request)
+    with service.preparing():
+        read = lambda body: ask_message(body, service.models, asker, limits)  # noqa: E731
+        asked = await read_body(request, limits.body_bytes, read)
+        facts |= {"model": asked.model.name, "stream": asked.stream}
+        (handle,) = await unless_left(request.receive, service.begin(asked))
+    facts["prompt_tokens"] = len(handle.prompt_token_ids)
+    writer = MessageWriter(asked, handle.prompt_token_ids)
+    if asked.stream:
+        settings = service.settings
+        events = turn_events(handle, writer, facts, settings.pause_s)
+        return EventStream(events, settings.ping_s)
+    return JSONResponse(await unless_left(request.receive, _whole(handle, writer, facts)))
+
+
+async def count_tokens(request: Request) -> Response:
+    """How many tokens a conversation has."""
+    service = service_of(request)
+    with service.preparing():
+        chat = await read_body(request, service.settings.limits.body_bytes, ask_count)
+        tokenizer = check_model(service.models.find(chat.get("model")))
+
+        def count() -> int:
+            given = with_objects(chat["messages"])
+            variables = take_variables(dict(chat))
+            if chat.get("tool_choice") == "none":
+                variables.pop("tools", None)
+            told, _ = told_in_text(given, variables, tokenizer)
+            return len(tokenizer.encode_chat(told, **variables))
+
+        return JSONResponse({"input_tokens": await asyncio.to_thread(count)})
+
+
+async def _whole(handle: Handle, writer: MessageWriter, facts: dict[str, Any]) -> dict[str, Any]:
+    try:
+        output = check_output(await handle)
+    finally:
+        cancel_all([handle])
+    facts["completion_tokens"] = output.output_tokens
+    return writer.whole(output)

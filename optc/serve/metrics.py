@@ -1,0 +1,173 @@
+"""What Prometheus is told: the engines' counters under vLLM's names, and requests of HTTP.
+
+The names behind the prefix are those of vLLM, so that boards and routers that read its metrics read
+these. No label comes from a request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from optc.errors import InputError
+from optc.runtime.engine import Engine
+from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.serve.models import ModelTable
+
+_PREFIX = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
+_LABELS = ("model_name", "engine")
+#: Gauges: name, what it says.
+_GAUGES = {
+    "num_requests_running": "Texts that are computed now.",
+    "num_requests_waiting": "Texts in the queue now.",
+    "kv_cache_usage_perc": "Share of the KV blocks that requests hold, from 0 to 1.",
+}
+#: Counters, by the names of `EngineMetrics`.
+_COUNTERS = {
+    "prompt_tokens": ("prompt_tokens", "Rows computed for tokens of prompts."),
+    "output_tokens": ("generation_tokens", "Tokens drawn."),
+    "preemptions": ("num_preemptions", "Requests whose KV blocks were taken."),
+    "prefix_lookup_tokens": ("prefix_cache_queries", "Tokens looked up in the prefix cache."),
+    "prefix_hit_tokens": ("prefix_cache_hits", "Those of them that it had."),
+    "drafted_tokens": ("spec_decode_num_draft_tokens", "Tokens drafted and verified."),
+    "accepted_tokens": ("spec_decode_num_accepted_tokens", "Those that the model drew too."),
+    "steps": ("engine_steps", "Calls of the executable."),
+    "step_s": ("engine_step_seconds", "Time inside the executable."),
+}
+#: Histograms in seconds, by the names of `Latencies`.
+_HISTOGRAMS = {
+    "ttft_s": ("time_to_first_token_seconds", "From arrival to the first token."),
+    "itl_s": ("inter_token_latency_seconds", "Between two tokens of a text."),
+    "tpot_s": ("request_time_per_output_token_seconds", "Mean of a text after its first token."),
+    "e2e_s": ("e2e_request_latency_seconds", "From arrival to the end."),
+    "queue_s": ("request_queue_time_seconds", "From arrival to the first computed row."),
+}
+
+
+class EngineCollector(Collector):
+    """Reads the counters of all engines when it is asked.
+
+    Args:
+        models: Of the server.
+        prefix: Of all names.
+    """
+
+    def __init__(self, models: ModelTable, prefix: str) -> None:
+        self._models = models
+        self._prefix = prefix
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics of now."""
+        engines = list(self._models.engines.items())
+        found = [(name, engine, engine.metrics()) for name, engine in engines]
+        yield from self._gauges(found)
+        yield from self._counters(found)
+        yield from self._histograms(found)
+        yield self._cache(found)
+
+    def _name(self, name: str) -> str:
+        return f"{self._prefix}:{name}"
+
+    def _gauges(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Iterator[Metric]:
+        families = {
+            name: GaugeMetricFamily(self._name(name), text, labels=_LABELS)
+            for name, text in _GAUGES.items()
+        }
+        for name, _, one in found:
+            values = (one.running, one.waiting, _use(one))
+            for family, value in zip(families.values(), values, strict=True):
+                family.add_metric((name, "0"), value)
+        yield from families.values()
+
+    def _counters(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Iterator[Metric]:
+        for field, (name, text) in _COUNTERS.items():
+            family = CounterMetricFamily(self._name(name), text, labels=_LABELS)
+            for model, _, one in found:
+                family.add_metric((model, "0"), getattr(one, field))
+            yield family
+        labels = (*_LABELS, "finished_reason")
+        ended = CounterMetricFamily(
+            self._name("request_success"), "Texts by what ended them.", labels=labels
+        )
+        for model, _, one in found:
+            for reason, count in one.finished.items():
+                ended.add_metric((model, "0", reason), count)
+        yield ended
+
+    def _histograms(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Iterator[Metric]:
+        values = [(model, one.latencies.histograms()) for model, _, one in found]
+        for field, (name, text) in _HISTOGRAMS.items():
+            family = HistogramMetricFamily(self._name(name), text, labels=_LABELS)
+            for model, histograms in values:
+                one: dict[str, Any] = histograms[field]
+                buckets = [(f"{bound:g}", float(count)) for bound, count in one["buckets"]]
+                buckets.append(("+Inf", float(one["count"])))
+                family.add_metric((model, "0"), buckets, one["sum"])
+            yield family
+
+    def _cache(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Metric:
+        info = InfoMetricFamily(
+            self._name("cache_config"), "Blocks of keys and values.", labels=_LABELS
+        )
+        for model, engine, one in found:
+            plan = engine.kv_plan
+            values = {"block_size": str(plan.block_size), "num_gpu_blocks": str(_blocks(one))}
+            info.add_metric((model, "0"), values)
+        return info
+
+
+class HTTPCounters:
+    """Counts requests by route and status.
+
+    Args:
+        registry: Where they are registered.
+        prefix: Of their name.
+    """
+
+    def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
+        self._requests = Counter(
+            f"{prefix}:http_requests",
+            "Answers by route and status.",
+            ("route", "method", "status"),
+            registry=registry,
+        )
+
+    def count(self, route: str, method: str, status: int) -> None:
+        """Add a request."""
+        known = method if method in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+        self._requests.labels(route, known, str(status)).inc()
+
+
+def check_prefix(prefix: str) -> None:
+    """Refuse what is no beginning of a metric's name.
+
+    Raises:
+        InputError: It is none.
+    """
+    if not _PREFIX.fullmatch(prefix):
+        raise InputError(
+            f"{prefix!r} is no beginning of a metric's name",
+            where="--metrics-prefix",
+            hint="letters, digits and underscores, such as optc or vllm",
+        )
+
+
+def _use(one: EngineMetrics) -> float:
+    """Share of the blocks of the fullest group that requests hold."""
+    pairs = zip(one.free_blocks, one.total_blocks, strict=False)
+    return max((1 - free / total for free, total in pairs if total), default=0.0)
+
+
+def _blocks(one: EngineMetrics) -> int:
+    return max(one.total_blocks, default=0)

@@ -1,0 +1,114 @@
+"""The OpenAPI document of a server."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from optc.serve.batches.batches_route import BatchBody
+from optc.serve.bodies.chat import ChatBody
+from optc.serve.bodies.completion import CompletionBody
+from optc.serve.bodies.tokens import DetokenizeBody, TokenizeBody
+from optc.serve.messages.body import CountBody, MessagesBody
+from optc.serve.responses.body import ResponseBody
+
+#: Routes with a body.
+_POSTS: dict[str, tuple[type[BaseModel], str]] = {
+    "/v1/completions": (CompletionBody, "Continue texts."),
+    "/v1/chat/completions": (ChatBody, "The next message of a conversation."),
+    "/v1/responses": (ResponseBody, "Go on with a conversation that is kept."),
+    "/v1/messages": (MessagesBody, "The next message, in Anthropic's form."),
+    "/v1/messages/count_tokens": (CountBody, "Tokens of a conversation, in Anthropic's form."),
+    "/v1/batches": (BatchBody, "Answer a file."),
+    "/tokenize": (TokenizeBody, "Tokens of a text or a conversation."),
+    "/detokenize": (DetokenizeBody, "The text of tokens."),
+}
+#: Routes without one.
+_GETS = {
+    "/v1/files": "Files of requests and of answers.",
+    "/v1/models": "What there is to ask.",
+    "/health": "Is the process worth keeping?",
+    "/ready": "Does it take requests now?",
+    "/load": "How much runs and waits.",
+    "/version": "Of optc.",
+    "/metrics": "For Prometheus.",
+}
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+#: Statuses of answers that say what is wrong, by what is.
+_WRONG = {
+    "400": "Something is wrong with the request.",
+    "401": "The key is missing or wrong.",
+    "404": "There is no such model.",
+    "413": "The body is too long.",
+    "415": "The body is no JSON.",
+    "429": "Too many requests wait.",
+    "503": "The server is loading or shutting down.",
+}
+
+
+async def openapi(request: Request) -> Response:
+    """The document."""
+    return JSONResponse(document())
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The document: paths, schemas of bodies, and the key."""
+    kinds = [(kind, "validation") for kind, _ in _POSTS.values()]
+    _, schemas = models_json_schema(kinds, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    paths: dict[str, Any] = {path: {"get": _get(text)} for path, text in _GETS.items()}
+    paths |= {path: {"post": _post(kind, text)} for path, (kind, text) in _POSTS.items()}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "optc serve", "version": version("optc")},
+        "paths": paths,
+        "components": {
+            "schemas": {**schemas["$defs"], "Error": _ERROR},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _get(text: str) -> dict[str, Any]:
+    return {"summary": text, "responses": {"200": {"description": text}, **_wrong("401", "503")}}
+
+
+def _post(kind: type[BaseModel], text: str) -> dict[str, Any]:
+    reference = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    return {
+        "summary": text,
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": reference}},
+        },
+        "responses": {
+            "200": {"description": text, "content": {"application/json": {}}},
+            **_wrong(*_WRONG),
+        },
+    }
+
+
+def _wrong(*statuses: str) -> dict[str, Any]:
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    return {one: {"description": _WRONG[one], "content": error} for one in statuses}

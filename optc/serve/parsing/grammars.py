@@ -1,0 +1,121 @@
+"""Grammars of messages that are calls: their arguments are valid by construction.
+
+In Lark's syntax as llguidance takes it (https://github.com/guidance-ai/llguidance, docs/syntax.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from optc.runtime.text.control_tokens import added_texts
+from optc.runtime.text.tokenizer import Tokenizer
+from optc.serve.parsing.formats import CallFormat, ThoughtFormat
+
+#: As models write JSON.
+_LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+#: How often a message calls at most.
+_MOST = 16
+
+
+def grammar_of_calls(
+    calls: CallFormat,
+    tools: Mapping[str, Mapping[str, Any]],
+    tokenizer: Tokenizer,
+    *,
+    parallel: bool,
+    thoughts: ThoughtFormat | None = None,
+) -> str:
+    """A grammar of messages that call one of some functions, or several.
+
+    Args:
+        calls: How they are written.
+        tools: Schemas of the arguments by the names of the functions.
+        tokenizer: The model's: texts that it has tokens for are written by these.
+        parallel: A message may call several times.
+        thoughts: The prompt has begun a thought, in this format.
+    """
+    mark = _marks(tokenizer)
+    body = _body(calls, _any_call(calls, tools), mark, parallel)
+    if thoughts is None:
+        return f"start: {body}"
+    end = mark(thoughts.end)
+    if end.startswith("<"):  # a token, which no other text holds
+        thought = f"thought: /(?s:.*)/ {end}"
+    else:
+        thought = f"thought[suffix={end}]: /(?s:.*)/"
+    return f"start: thought SPACE {body}\n{thought}\nSPACE: /\\s{{0,4}}/"
+
+
+def grammar_of_strict_calls(
+    calls: CallFormat,
+    tools: Mapping[str, Mapping[str, Any]],
+    tokenizer: Tokenizer,
+    *,
+    parallel: bool,
+    thoughts: ThoughtFormat | None,
+) -> str | None:
+    """A grammar of messages that say what they like, and end with calls, if any, that are right: a
+    call begins with a token of its own, which no other text holds. None where the format has no
+    such token.
+
+    Args:
+        calls, tools, tokenizer, parallel: As of `grammar_of_calls`.
+        thoughts: Format of thoughts; None has none.
+    """
+    mark = _marks(tokenizer)
+    if calls.bare or not mark(calls.begins[0]).startswith("<"):
+        return None
+    ends = (thoughts.begin, thoughts.end) if thoughts is not None else ()
+    others = [found for found in map(mark, ends) if found.startswith("<")]
+    text = " | ".join(["TEXT", *others])
+    body = _body(calls, _any_call(calls, tools), mark, parallel)
+    return f"start: ({text})* ({body})?\nTEXT: /(?s:.+)/"
+
+
+def _marks(tokenizer: Tokenizer) -> Callable[[str], str]:
+    """How a grammar writes a text: by its token, if it is one."""
+    texts = added_texts(tokenizer.backend)
+
+    def mark(text: str) -> str:
+        token = tokenizer.backend.token_to_id(text) if text in texts else None
+        return json.dumps(text) if token is None else f"<[{token}]>"
+
+    return mark
+
+
+def _any_call(calls: CallFormat, tools: Mapping[str, Mapping[str, Any]]) -> str:
+    return "(" + " | ".join(_call(calls, name, schema) for name, schema in tools.items()) + ")"
+
+
+def _body(calls: CallFormat, call: str, mark: Callable[[str], str], parallel: bool) -> str:
+    begin = mark(calls.begins[0]) if calls.begins else ""
+    more = _MOST - 1 if parallel else 0
+    if calls.listed:
+        items = f'{call} (", " {call}){{0,{more}}}' if more else call
+        ends = f" {mark(calls.ends[0])}" if calls.ends else ""
+        return f'{begin} "[" {items} "]"{ends}'
+    if calls.ends:
+        line = json.dumps("\n")
+        one = f"{begin} {line} {call} {line} {mark(calls.ends[0])}"
+        return f"{one} ({line} {one}){{0,{more}}}" if more else one
+    separator = json.dumps(calls.separator or ", ")
+    return f"{call} ({separator} {call}){{0,{more}}}" if more and calls.separator else call
+
+
+def _call(calls: CallFormat, name: str, schema: Mapping[str, Any]) -> str:
+    """One function's call as JSON."""
+    whole = {
+        "type": "object",
+        "properties": {"name": {"const": name}, calls.arguments: with_type(schema)},
+        "required": ["name", calls.arguments],
+        "additionalProperties": False,
+        "x-guidance": _LAYOUT,
+    }
+    return f"%json {json.dumps(whole)}"
+
+
+def with_type(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema of arguments, which are an object even where it says nothing."""
+    return {"type": "object", **schema}

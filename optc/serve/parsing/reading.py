@@ -1,0 +1,84 @@
+"""`Reading`: how the messages of one request are to be read."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from optc.runtime.text.tokenizer import Tokenizer
+from optc.serve.parsing.formats import CallFormat, ThoughtFormat, begins_in_thought
+from optc.serve.parsing.message_reader import MessageReader
+from optc.serve.parsing.pieces import PlainReader, Reader
+
+#: Tokens at the end of a prompt among which a thought begins that the model goes on with.
+_END = 32
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How messages are to be read.
+
+    Attributes:
+        calls: Format of calls; None has none.
+        thoughts: Format of thoughts; None has none.
+        tools: Schemas of the arguments by the names of the functions.
+        most_calls: Calls that count, the first ones; None are all.
+        shows_thoughts: Give what is thought.
+    """
+
+    calls: CallFormat | None = None
+    thoughts: ThoughtFormat | None = None
+    tools: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    most_calls: int | None = None
+    shows_thoughts: bool = True
+
+    def reader(self, prompt: Sequence[int], tokenizer: Tokenizer) -> Reader:
+        """A reader of one message behind a prompt."""
+        if self.calls is None and self.thoughts is None:
+            return PlainReader()
+        return MessageReader(
+            self.calls,
+            self.thoughts,
+            self.tools,
+            in_thought=self._in_thought(prompt, tokenizer),
+            most_calls=self.most_calls,
+        )
+
+    def thought_tokens(
+        self, prompt: Sequence[int], tokens: Sequence[int], tokenizer: Tokenizer
+    ) -> int:
+        """How many tokens of a message are a thought, its marks included."""
+        thoughts = self.thoughts
+        if thoughts is None:
+            return 0
+
+        def text(count: int) -> str:
+            return tokenizer.decode(tokens[:count], skip_special_tokens=False)
+
+        whole = text(len(tokens))
+        begins = whole.lstrip().startswith(thoughts.begin)
+        if not begins and not self._in_thought(prompt, tokenizer):
+            return 0
+        if thoughts.end not in whole:
+            return len(tokens)
+        return bisect_left(range(len(tokens)), True, key=lambda count: thoughts.end in text(count))
+
+    def _in_thought(self, prompt: Sequence[int], tokenizer: Tokenizer) -> bool:
+        """The prompt has begun a thought."""
+        if self.thoughts is None:
+            return False
+        end = tokenizer.decode(prompt[-_END:], skip_special_tokens=False)
+        return begins_in_thought(end, self.thoughts)
+
+    def needs_special_tokens(self, tokenizer: Tokenizer) -> bool:
+        """Whether special tokens are what tells calls and thoughts from other text."""
+        added = tokenizer.backend.get_added_tokens_decoder().values()
+        special = {one.content for one in added if one.special}
+        marks: set[str] = set()
+        if self.calls is not None:
+            marks |= {*self.calls.begins, *self.calls.ends}
+        if self.thoughts is not None:
+            marks |= {self.thoughts.begin, self.thoughts.end}
+        return bool(marks & special)

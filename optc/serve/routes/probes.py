@@ -1,0 +1,51 @@
+"""``/health``, ``/ready``, ``/load`` and ``/version``: what machines ask."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from optc.serve.api_errors import RETRY_S
+from optc.serve.context import service_of
+
+
+async def health(request: Request) -> Response:
+    """200 while the process is worth keeping, 503 once an engine has failed."""
+    engines = service_of(request).models.engines.values()
+    failed = any(not engine.health().alive for engine in engines)
+    return JSONResponse({"status": "failed" if failed else "ok"}, 503 if failed else 200)
+
+
+async def ready(request: Request) -> Response:
+    """200 while requests are taken, 503 while models are loaded, the server drains, or its queue is
+    full."""
+    service = service_of(request)
+    reason = ""
+    if service.draining:
+        reason = "draining"
+    elif not service.models.loaded:
+        reason = "loading"
+    elif not all(engine.health().ready for engine in service.models.engines.values()):
+        reason = "busy"
+    if reason:
+        return JSONResponse({"status": reason}, 503, {"retry-after": str(RETRY_S)})
+    return JSONResponse({"status": "ready"})
+
+
+async def load(request: Request) -> Response:
+    """How much runs and waits."""
+    states = [engine.health() for engine in service_of(request).models.engines.values()]
+    return JSONResponse(
+        {
+            "server_load": sum(one.running + one.waiting for one in states),
+            "running": sum(one.running for one in states),
+            "waiting": sum(one.waiting for one in states),
+        }
+    )
+
+
+async def version(request: Request) -> Response:
+    """Of optc."""
+    from importlib.metadata import version as version_of
+
+    return JSONResponse({"version": version_of("optc")})

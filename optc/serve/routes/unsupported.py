@@ -1,0 +1,29 @@
+"""Routes of OpenAI's API that are known and cannot be served."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from optc.serve.api_errors import APIError
+
+#: What each needs.
+REASONS = {
+    "/v1/embeddings": "the models here are decoders, which have no embeddings of texts",
+    "/v1/rerank": "the models here are decoders, which rank no texts",
+    "/v1/responses/compact": "send the conversation as input instead",
+    "/v1/moderations": "the models here are decoders, which classify no texts",
+    "/v1/audio/transcriptions": "the models here take texts",
+    "/v1/audio/speech": "the models here write texts",
+    "/v1/images/generations": "the models here write texts",
+}
+
+
+async def unsupported(request: Request) -> Response:
+    """What it would need.
+
+    Raises:
+        APIError: Always.
+    """
+    path = request.url.path
+    raise APIError(404, f"{path} is not served: {REASONS[path]}", None, "unsupported_route")

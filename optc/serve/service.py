@@ -1,0 +1,112 @@
+"""`Service`: the models of a server, who may ask them, and how much runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from optc.errors import RequestError
+from optc.logs.logger import logger
+from optc.runtime.handle import Handle
+from optc.serve.answering.streams import cancel_all
+from optc.serve.api_errors import APIError, later
+from optc.serve.asking.asked import Asked
+from optc.serve.models import ModelTable
+from optc.serve.settings import HTTPSettings
+
+_LOG = logger(__name__)
+#: Names of unknown fields that are remembered, and their characters.
+_NAMES, _CHARACTERS = 256, 64
+
+
+class Service:
+    """What the routes of a server share.
+
+    Args:
+        models: Its models.
+        settings: How it serves.
+
+    Attributes:
+        draining: It takes no more requests.
+    """
+
+    def __init__(self, models: ModelTable, settings: HTTPSettings) -> None:
+        self.models = models
+        self.settings = settings
+        self.draining = False
+        self._preparing = 0
+        self._unknown: set[str] = set()
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Around the reading and encoding of a request.
+
+        Raises:
+            APIError: The server takes no requests now.
+        """
+        self._check()
+        self._preparing += 1
+        try:
+            yield
+        finally:
+            self._preparing -= 1
+
+    async def begin(self, asked: Asked) -> list[Handle]:
+        """Hand all requests in, or none.
+
+        Raises:
+            APIError: There is no room.
+            OptcError: One is wrong, or there is no room.
+        """
+        self._note_unknown(asked.unknown)
+        engine = asked.model.engine
+        places = engine.health().places
+        if places is not None and places < len(asked.requests):  # before work that is for nothing
+            raise later(429, "too many requests wait; ask again later", "rate_limit_exceeded")
+        begun = [asyncio.ensure_future(engine.asubmit(one)) for one in asked.requests]
+        try:
+            results = await asyncio.gather(*begun, return_exceptions=True)
+        except asyncio.CancelledError:
+            _forget(begun)
+            raise
+        handles = [one for one in results if isinstance(one, Handle)]
+        for one in results:
+            if isinstance(one, BaseException):
+                cancel_all(handles)
+                raise _about_tools(one) if asked.has_grammar else one
+        return handles
+
+    def _check(self) -> None:
+        if self.draining:
+            raise later(503, "the server is shutting down")
+        if not self.models.loaded:
+            raise later(503, "the models are being loaded")
+        if self._preparing >= self.settings.limits.preparing:
+            raise later(429, "too many requests at once; ask again later", "rate_limit_exceeded")
+
+    def _note_unknown(self, names: Sequence[str]) -> None:
+        """Name fields once that change nothing."""
+        for name in names:
+            short = name[:_CHARACTERS]
+            if short not in self._unknown and len(self._unknown) < _NAMES:
+                self._unknown.add(short)
+                _LOG.warning("requests have a field %r, which is ignored", short)
+
+
+def _forget(begun: Sequence[asyncio.Future[Handle]]) -> None:
+    """Cancel what was handed in meanwhile; what was not, its task cancels itself."""
+    cancel_all(
+        [
+            one.result()
+            for one in begun
+            if one.done() and not one.cancelled() and not one.exception()
+        ]
+    )
+
+
+def _about_tools(error: BaseException) -> BaseException:
+    """An error about the grammar that was made of the tools, which the client knows nothing of."""
+    if isinstance(error, RequestError) and error.where.startswith("grammar"):
+        return APIError(400, f"no grammar of these tools: {error.message}", "tools")
+    return error

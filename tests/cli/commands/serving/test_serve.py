@@ -1,0 +1,47 @@
+"""Options of ``optc serve``, before anything is loaded."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Optc
+
+
+def test_without_its_packages(optc: Optc, talker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [one for one in sys.modules if one.startswith("optc.serve")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("starlette", "uvicorn", "prometheus_client"):
+        monkeypatch.setitem(sys.modules, name, None)
+    outcome = optc("serve", talker)
+    assert outcome.code == 3
+    assert "pip install 'optc[serve]'" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ((), 2, "Missing argument 'ARTIFACT...'"),
+        (("--port", "70000"), 2, "70000"),
+        (("--metrics-prefix", "a b"), 2, "no beginning of a metric's name"),
+        (("--model-name", "a", "--model-name", "b"), 2, "2 names for 1 artifacts"),
+        (("--host", "no such host", "--port", "0"), 2, "cannot listen at no such host"),
+        (("--api-key-file", "none"), 2, "--api-key-file"),
+    ],
+)
+def test_wrong_options(
+    optc: Optc, talker: Path, options: tuple[str, ...], code: int, message: str
+) -> None:
+    pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
+    outcome = optc("serve", *([talker] if options else []), *options)
+    assert outcome.code == code
+    assert message in outcome.err
+
+
+def test_an_open_door_is_named(optc: Optc, talker: Path) -> None:
+    pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
+    outcome = optc("serve", talker, "--host", "192.0.2.1", "--port", "0")  # an address of nobody
+    assert "everybody who reaches 192.0.2.1 may ask" in outcome.err
+    assert "cannot listen at 192.0.2.1" in outcome.err

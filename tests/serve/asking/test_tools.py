@@ -1,0 +1,329 @@
+"""Tools of chats: calls that a model writes by itself, and calls that it must write."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import jsonschema
+import pytest
+
+from optc.conversations.tools_in_text import tools_in_text
+from optc.runtime.engine import Engine
+from optc.serve.asking.chat import with_objects
+from tests.serve.conftest import Api, MakeApi
+from tests.serve.toys import TEMPLATE, saying, toy_engine
+
+CHAT = "/v1/chat/completions"
+USER = {"role": "user", "content": "hi"}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "add": {
+        "type": "object",
+        "properties": {"x": {"enum": [1, 2]}, "up": {"type": "boolean"}},
+        "required": ["x", "up"],
+        "additionalProperties": False,
+    },
+    "stop": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": schema}}
+    for name, schema in SCHEMAS.items()
+]
+ARGUMENTS = '{"x": 1, "up": true}'
+CALL = f'{{"name": "add", "arguments": {ARGUMENTS}}}'
+CALLED = {"name": "add", "arguments": '{"x": 1, "up": false}'}
+#: A format's marks as a template has them, and what a model writes.
+FORMATS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "hermes": (
+        "<tool_call></tool_call>",
+        f"Well.\n<tool_call>\n{CALL}\n</tool_call>",
+        ("<tool_call>", "</tool_call>"),
+    ),
+    "xml": (
+        "<tool_call><function=",
+        "Well.<tool_call><function=add><parameter=x>1</parameter><parameter=up>true</parameter>"
+        "</function></tool_call>",
+        (),
+    ),
+    "mistral": ("[TOOL_CALLS]", f"Well.[TOOL_CALLS][{CALL}]", ("[TOOL_CALLS]",)),
+    "tagged": ("<|tool_call|>", f"Well.<|tool_call|>[{CALL}]<|/tool_call|>", ()),
+    "llama": (
+        "<|python_tag|>",
+        f'Well.<|python_tag|>{{"name": "add", "parameters": {ARGUMENTS}}}',
+        ("<|python_tag|>",),
+    ),
+}
+
+
+def template_with(marks: str, more: str = "") -> str:
+    return "{% if false %}" + f"{{% raw %}}{marks}{{% endraw %}}" + "{% endif %}" + TEMPLATE + more
+
+
+def folded(chunks: list[dict[str, Any]]) -> tuple[dict[str, Any], str | None]:
+    """The message that a stream adds up to, and why it ended."""
+    message: dict[str, Any] = {}
+    calls: list[dict[str, Any]] = []
+    reason = None
+    for choice in (one for chunk in chunks for one in chunk["choices"]):
+        for key in ("content", "reasoning"):
+            if choice["delta"].get(key):
+                message[key] = message.get(key, "") + choice["delta"][key]
+        for part in choice["delta"].get("tool_calls", ()):
+            if part["index"] == len(calls):
+                assert part["id"].startswith("call_")
+                calls.append({"name": part["function"]["name"], "arguments": ""})
+            calls[part["index"]]["arguments"] += part["function"].get("arguments", "")
+        reason = choice["finish_reason"] or reason
+    return message | ({"calls": calls} if calls else {}), reason
+
+
+def plain(answer: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The message of a whole answer, without what is new each time."""
+    (choice,) = answer["choices"]
+    message = {key: value for key, value in choice["message"].items() if value and key != "role"}
+    calls = message.pop("tool_calls", [])
+    assert len({call["id"] for call in calls}) == len(calls)
+    assert all(call["type"] == "function" and "index" not in call for call in calls)
+    found = [call["function"] for call in calls]
+    return message | ({"calls": found} if found else {}), choice["finish_reason"]
+
+
+def answers(api: Api, **fields: Any) -> tuple[dict[str, Any], str | None]:
+    """The same message whole and as a stream."""
+    body = {"messages": [USER], "tools": TOOLS, **fields}
+    whole = plain(api.post(CHAT, **body))
+    assert folded(api.stream(CHAT, **body)) == whole
+    return whole
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+def test_calls_that_a_model_writes(make_api: MakeApi, name: str, special: bool) -> None:
+    marks, text, tokens = FORMATS[name]
+    added = tokens if special else ()
+    engine = saying(text, [USER], template_with(marks), added, tools=TOOLS)
+    message, reason = answers(make_api({"toy": engine}), temperature=0)
+    assert message == {"content": "Well.", "calls": [{"name": "add", "arguments": ARGUMENTS}]}
+    assert reason == "tool_calls"
+
+
+def test_a_cut_call_is_given_as_far_as_it_goes(make_api: MakeApi) -> None:
+    marks, text, _ = FORMATS["hermes"]
+    engine = saying(text, [USER], template_with(marks), tools=TOOLS)
+    most = text.index(ARGUMENTS) + 6
+    message, reason = answers(make_api({"toy": engine}), temperature=0, max_tokens=most)
+    assert message["calls"] == [{"name": "add", "arguments": ARGUMENTS[:6]}]
+    assert reason == "length"
+
+
+def test_without_tools_nothing_is_a_call(make_api: MakeApi) -> None:
+    marks, text, _ = FORMATS["hermes"]
+    engine = saying(text, [USER], template_with(marks))
+    for fields in ({"tools": []}, {"tool_choice": "none"}):
+        message, reason = answers(make_api({"toy": engine}), temperature=0, **fields)
+        assert (message, reason) == ({"content": text}, "stop")
+
+
+def test_one_call_where_one_is_wanted(make_api: MakeApi) -> None:
+    marks, _, _ = FORMATS["hermes"]
+    call = f"<tool_call>\n{CALL}\n</tool_call>\n"
+    engine = saying(call * 2, [USER], template_with(marks), tools=TOOLS)
+    api = make_api({"toy": engine})
+    assert len(answers(api, temperature=0)[0]["calls"]) == 2
+    assert len(answers(api, temperature=0, parallel_tool_calls=False)[0]["calls"]) == 1
+
+
+def test_an_unknown_format_leaves_calls_in_the_text(
+    make_api: MakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = saying("[add(x=1)]", [USER], tools=TOOLS)
+    with caplog.at_level(logging.WARNING, "optc.serve"):
+        message, reason = answers(make_api({"toy": engine}), temperature=0)
+    assert (message, reason) == ({"content": "[add(x=1)]"}, "stop")
+    assert [record.getMessage() for record in caplog.records] == [
+        "the chat template shows no known format of calls: they are left in the text"
+    ]
+
+
+def test_a_template_without_a_place_for_tools(make_api: MakeApi) -> None:
+    """They are told in the system's message, as the model would be told by hand."""
+    template = TEMPLATE.replace("tools", "others")
+    seen = [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": CALLED}]},
+        {"role": "tool", "content": "3", "tool_call_id": "1"},
+    ]
+    tools = TOOLS[:1]
+    plainly = [{**one, "content": one["content"] or ""} for one in with_objects(seen)]
+    told = tools_in_text(plainly, tools)
+    told[1]["content"] = "hi"
+    call = f"<tool_call>\n{CALL}\n</tool_call>"
+    engine = saying(f"Well.\n{call}", told, template)
+    message, reason = answers(make_api({"toy": engine}), temperature=0, messages=seen, tools=tools)
+    assert message == {"content": "Well.", "calls": [{"name": "add", "arguments": ARGUMENTS}]}
+    assert reason == "tool_calls"
+    assert call.replace('"up": true', '"up": false') in told[2]["content"]
+
+
+def test_thoughts_and_calls(make_api: MakeApi) -> None:
+    marks, text, _ = FORMATS["hermes"]
+    thinks = "{% if false %}<think></think>{% endif %}"
+    template = template_with(marks) + thinks
+    engine = saying(f"<think>\nhm\n</think>\n\n{text}", [USER], template, tools=TOOLS)
+    api = make_api({"toy": engine})
+    message, reason = answers(api, temperature=0)
+    assert message == {
+        "reasoning": "hm",
+        "content": "Well.",
+        "calls": [{"name": "add", "arguments": ARGUMENTS}],
+    }
+    assert reason == "tool_calls"
+    assert "reasoning" not in answers(api, temperature=0, include_reasoning=False)[0]
+
+
+def test_a_prompt_that_begins_a_thought(make_api: MakeApi) -> None:
+    template = TEMPLATE + "<think>{{ '</think>' if done }}"
+    engine = saying("hm</think>hello", [USER], template)
+    api = make_api({"toy": engine})
+    message, _ = answers(api, temperature=0, tools=[])
+    assert message == {"reasoning": "hm", "content": "hello"}
+    done = saying("hello", [USER], template, done=True)
+    more = {"chat_template_kwargs": {"done": True}, "tools": []}
+    assert answers(make_api({"toy": done}), temperature=0, **more)[0] == {"content": "hello"}
+
+
+@pytest.mark.parametrize(
+    ("text", "in_prompt", "counted"),
+    [
+        ("<think>hm</think>hello", False, 17),
+        (" <think>hm</think>", False, 18),
+        ("<think>hm", False, 10),
+        ("hello</think>", False, 0),
+        ("hello", False, 0),
+        ("hm</think>hello", True, 10),
+        ("hm", True, 3),
+    ],
+)
+@pytest.mark.parametrize("special", [(), ("<think>", "</think>")])
+def test_tokens_of_thoughts(
+    make_api: MakeApi, text: str, in_prompt: bool, counted: int, special: tuple[str, ...]
+) -> None:
+    more = "{% if false %}</think>{% endif %}" + ("<think>" if in_prompt else "")
+    engine = saying(text, [USER], TEMPLATE + more, special)
+    body = {"messages": [USER], "temperature": 0, "max_tokens": 30}
+    api = make_api({"toy": engine})
+    whole = api.post(CHAT, **body)["usage"]
+    shorter = sum(len(mark) - 1 for mark in special if mark in text[: counted or None])
+    wanted = {"reasoning_tokens": counted - shorter if counted else 0}
+    assert whole["completion_tokens_details"] == wanted
+    options = {"include_usage": True}
+    streamed = api.stream(CHAT, **body, stream_options=options)[-1]["usage"]
+    assert streamed["completion_tokens_details"] == wanted
+
+
+def must_call(engine: Engine, make_api: MakeApi, **fields: Any) -> list[dict[str, Any]]:
+    message, reason = answers(make_api({"toy": engine}), max_tokens=400, seed=3, **fields)
+    assert reason == "tool_calls", message
+    assert "content" not in message
+    for call in message["calls"]:
+        jsonschema.validate(json.loads(call["arguments"]), SCHEMAS[call["name"]])
+    calls: list[dict[str, Any]] = message["calls"]
+    return calls
+
+
+NAMED = {"type": "function", "function": {"name": "add"}}
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("name", [*FORMATS, "unknown"])
+def test_calls_that_a_model_must_write(make_api: MakeApi, name: str, special: bool) -> None:
+    marks, _, tokens = FORMATS.get(name, ("", "", ()))
+    added = tokens if special else ()
+    engine = toy_engine(template=template_with(marks), special=added)
+    one = {"parallel_tool_calls": False}
+    assert len(must_call(engine, make_api, tool_choice="required", **one)) == 1
+    (call,) = must_call(engine, make_api, tool_choice=NAMED)
+    assert call["name"] == "add"
+
+
+STRICT = [{**one, "function": {**one["function"], "strict": True}} for one in TOOLS]
+WRONG_CALL = "\n{'name': 'none', \"arguments\": {\"x\": 7}}\n"
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+@pytest.mark.parametrize("name", ["hermes", "mistral"])
+def test_strict_calls_are_right_whatever_the_model_would_write(
+    make_api: MakeApi, name: str, thinks: bool
+) -> None:
+    marks, _, tokens = FORMATS[name]
+    thought, special = ("<think>hm</think>", ("<think>", "</think>")) if thinks else ("", ())
+    template = template_with(marks + ("<think></think>" if thinks else ""))
+    text = f"{thought}Well, <b>.{tokens[0]}{WRONG_CALL}"
+    engine = saying(text, [USER], template, (*tokens, *special), tools=STRICT)
+    body = {"tools": STRICT, "temperature": 0, "max_tokens": 300, "parallel_tool_calls": False}
+    message, reason = answers(make_api({"toy": engine}), **body)
+    assert message.get("reasoning") == ("hm" if thinks else None)
+    assert message["content"].startswith("Well, <b>.")
+    (call,) = message["calls"]
+    jsonschema.validate(json.loads(call["arguments"]), SCHEMAS[call["name"]])
+    assert reason == "tool_calls"
+
+
+def test_a_strict_tool_changes_nothing_of_what_is_said(make_api: MakeApi) -> None:
+    marks, _, tokens = FORMATS["hermes"]
+    for special in (tokens, ()):
+        engine = saying(
+            "Well, <b> it's {so}.\n", [USER], template_with(marks), special, tools=STRICT
+        )
+        message, reason = answers(make_api({"toy": engine}), tools=STRICT, temperature=0)
+        assert (message, reason) == ({"content": "Well, <b> it's {so}.\n"}, "stop")
+
+
+def test_a_format_of_the_answer_goes_before_strict_tools(make_api: MakeApi) -> None:
+    marks, _, tokens = FORMATS["hermes"]
+    engine = toy_engine(template=template_with(marks), special=tokens)
+    own = {"structured_outputs": {"choice": ["yes", "no"]}}
+    message, _ = answers(make_api({"toy": engine}), tools=STRICT, seed=1, **own)
+    assert message["content"] in ("yes", "no")
+
+
+@pytest.mark.parametrize("special", [(), ("</think>",)])
+def test_calls_behind_a_thought(make_api: MakeApi, special: tuple[str, ...]) -> None:
+    template = template_with(FORMATS["hermes"][0], "<think>{{ '</think>' if false }}")
+    engine = toy_engine(template=template, special=special)
+    end = {str(engine.spec.vocab_size - 21): 100} if special else {}  # the token of </think>
+    body = {"messages": [USER], "tools": TOOLS, "tool_choice": NAMED, "logit_bias": end}
+    if special:
+        message, reason = answers(make_api({"toy": engine}), seed=1, max_tokens=200, **body)
+        assert reason == "tool_calls"
+        assert [call["name"] for call in message["calls"]] == ["add"]
+    else:  # a random model does not write it
+        message, reason = answers(make_api({"toy": engine}), seed=1, max_tokens=20, **body)
+        assert (list(message), reason) == (["reasoning"], "length")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tool_choice": "required", "tools": None}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.function"),
+        ({"tool_choice": "required", "response_format": {"type": "json_object"}}, None),
+        (
+            {
+                "tool_choice": "required",
+                "tools": [
+                    {"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}
+                ],
+            },
+            "tools",
+        ),
+    ],
+)
+def test_what_cannot_be_called(
+    make_api: MakeApi, fields: dict[str, Any], param: str | None
+) -> None:
+    api = make_api({"toy": toy_engine(template=template_with(FORMATS["hermes"][0]))})
+    error = api.error(CHAT, **{"messages": [USER], "tools": TOOLS, **fields})
+    assert error["param"] == param

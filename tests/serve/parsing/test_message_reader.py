@@ -1,0 +1,218 @@
+"""What messages say, think and call, in each format; however their text is cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optc.serve.parsing.formats import (
+    HERMES,
+    JSON,
+    LLAMA,
+    MISTRAL,
+    TAGGED,
+    XML,
+    CallFormat,
+    ThoughtFormat,
+)
+from optc.serve.parsing.message_reader import MessageReader
+from optc.serve.parsing.pieces import CallArguments, CallBegun, Piece, Said, Thought
+
+THINK = ThoughtFormat("<think>", "</think>")
+TOOLS: dict[str, dict[str, Any]] = {
+    "f": {"type": "object", "properties": {"x": {"type": "integer"}, "s": {"type": "string"}}},
+    "g": {},
+}
+A = '{"x": 1, "s": "a}\\"{]"}'
+NO_CALLS: list[tuple[str, str]] = []
+
+
+class Message(NamedTuple):
+    said: str
+    thought: str
+    calls: list[tuple[str, str]]
+
+
+def joined(pieces: list[Piece]) -> Message:
+    said = thought = ""
+    calls: list[tuple[str, str]] = []
+    for piece in pieces:
+        if isinstance(piece, Said):
+            said += piece.text
+        elif isinstance(piece, Thought):
+            thought += piece.text
+        elif isinstance(piece, CallBegun):
+            assert piece.index == len(calls)
+            calls.append((piece.name, ""))
+        else:
+            assert isinstance(piece, CallArguments)
+            assert piece.index == len(calls) - 1
+            calls[-1] = (calls[-1][0], calls[-1][1] + piece.text)
+    return Message(said, thought, calls)
+
+
+def read(
+    calls: CallFormat | None, parts: list[str], *, thinks: bool = False, in_thought: bool = False
+) -> Message:
+    reader = MessageReader(calls, THINK if thinks else None, TOOLS, in_thought=in_thought)
+    pieces = [piece for part in parts for piece in reader.feed(part)]
+    return joined(pieces + reader.finish())
+
+
+CALLS: list[tuple[CallFormat, str, str, list[tuple[str, str]]]] = [
+    (HERMES, "hello", "hello", NO_CALLS),
+    (HERMES, " a <b \n", " a <b \n", NO_CALLS),
+    (HERMES, f'<tool_call>\n{{"name": "f", "arguments": {A}}}\n</tool_call>', "", [("f", A)]),
+    (HERMES, f'<tool_call>{{"name":"f","arguments":{A}}}</tool_call>', "", [("f", A)]),
+    (HERMES, f'<tool_call>{{"arguments": {A}, "name": "f"}}</tool_call>', "", [("f", A)]),
+    (HERMES, '<tool_call>{"name": "g"}</tool_call>', "", [("g", "{}")]),
+    (HERMES, '<tool_call>{"id": [1, "}"], "name": "g", "x": null}</tool_call>', "", [("g", "{}")]),
+    (
+        HERMES,
+        f'I look.\n<tool_call>\n{{"name": "f", "arguments": {A}}}\n</tool_call>\n'
+        '<tool_call>\n{"name": "g", "arguments": {}}\n</tool_call>\n',
+        "I look.",
+        [("f", A), ("g", "{}")],
+    ),
+    (HERMES, f'<tool_call>[{{"name": "f", "arguments": {A}}}]</tool_call>', "", [("f", A)]),
+    (HERMES, '<tool_call>{"name": "f", "arguments": {"x": [1, 2', "", [("f", '{"x": [1, 2')]),
+    (HERMES, '<tool_call>{"name": "f", "arguments": {}} then', " then", [("f", "{}")]),
+    (HERMES, '<tool_call>{"name": "f"', '<tool_call>{"name": "f"', NO_CALLS),
+    (HERMES, " <tool_call>\n{1: 2}", " <tool_call>\n{1: 2}", NO_CALLS),
+    (HERMES, "<tool_call>no</tool_call>", "<tool_call>no</tool_call>", NO_CALLS),
+    (HERMES, "the tag <tool_call", "the tag <tool_call", NO_CALLS),
+    (HERMES, '<tool_call>{"name": "ü\\n", "arguments": {}}', "", [("ü\n", "{}")]),
+    (MISTRAL, f'[TOOL_CALLS][{{"name": "f", "arguments": {A}}}]', "", [("f", A)]),
+    (
+        MISTRAL,
+        f'[TOOL_CALLS] [{{"name": "f", "arguments": {A}}}, {{"name": "g", "arguments": {{}}}}]',
+        "",
+        [("f", A), ("g", "{}")],
+    ),
+    (MISTRAL, f"[TOOL_CALLS]f[ARGS]{A}[TOOL_CALLS]g[ARGS]{{}}", "", [("f", A), ("g", "{}")]),
+    (MISTRAL, f"[TOOL_CALLS]f[CALL_ID]abc12[ARGS]{A}", "", [("f", A)]),
+    (MISTRAL, f"[TOOL_CALLS]f{A}", "", [("f", A)]),
+    (MISTRAL, "see [1] and [TOOL", "see [1] and [TOOL", NO_CALLS),
+    (TAGGED, f'<|tool_call|>[{{"name": "f", "arguments": {A}}}]<|/tool_call|>', "", [("f", A)]),
+    (TAGGED, f'<|tool_call|>[{{"name": "f", "arguments": {A}}}]', "", [("f", A)]),
+    (LLAMA, f'{{"name": "f", "parameters": {A}}}', "", [("f", A)]),
+    (LLAMA, f'\n<|python_tag|>{{"name": "f", "parameters": {A}}}', "", [("f", A)]),
+    (
+        LLAMA,
+        f'{{"name": "f", "parameters": {A}}}; {{"name": "g", "parameters": {{}}}}',
+        "",
+        [("f", A), ("g", "{}")],
+    ),
+    (LLAMA, '{"name": "Bob", "age": 7}', '{"name": "Bob", "age": 7}', NO_CALLS),
+    (LLAMA, '{"a": {"b": [1]}} x', '{"a": {"b": [1]}} x', NO_CALLS),
+    (LLAMA, 'so: {"name": "f"}', 'so: {"name": "f"}', NO_CALLS),
+    (JSON, f'{{"name": "f", "arguments": {A}}}', "", [("f", A)]),
+    (
+        XML,
+        "<tool_call>\n<function=f>\n<parameter=x>\n12\n</parameter>\n<parameter=s>\n12\n"
+        "</parameter>\n</function>\n</tool_call>",
+        "",
+        [("f", '{"x": 12, "s": "12"}')],
+    ),
+    (XML, "<tool_call><function=g></function></tool_call> ", "", [("g", "{}")]),
+    (
+        XML,
+        "<tool_call><function=g><parameter=y>a < b\nc</parameter></function>",
+        "",
+        [("g", '{"y": "a < b\\nc"}')],
+    ),
+    (XML, "<tool_call><function=g>oops", "oops", [("g", "{}")]),
+]
+
+
+@pytest.mark.parametrize(("calls", "text", "said", "called"), CALLS)
+def test_formats(calls: CallFormat, text: str, said: str, called: list[tuple[str, str]]) -> None:
+    assert read(calls, [text]) == (said, "", called)
+    assert read(calls, list(text)) == (said, "", called)
+    behind = said.lstrip() if text[:1].isspace() else said
+    assert read(calls, ["<think>hm</think>", text], thinks=True) == (behind, "hm", called)
+
+
+@pytest.mark.parametrize(
+    ("text", "in_thought", "said", "thought"),
+    [
+        ("<think>\nhm, so\n\nyes\n</think>\n\nhello", False, "hello", "hm, so\n\nyes"),
+        (" <think>hm</think>", False, "", "hm"),
+        ("hm</think> hello ", True, "hello ", "hm"),
+        ("<think></think>hello", False, "hello", ""),
+        ("hello <think>", False, "hello <think>", ""),
+        (" hello", False, " hello", ""),
+        ("<think>hm </thin", False, "", "hm </thin"),
+        ("hm", True, "", "hm"),
+        ("<thin", False, "<thin", ""),
+        ("", True, "", ""),
+        (" ", False, " ", ""),
+    ],
+)
+def test_thoughts(text: str, in_thought: bool, said: str, thought: str) -> None:
+    for parts in ([text], list(text)):
+        found = read(HERMES, parts, thinks=True, in_thought=in_thought)
+        assert found == (said, thought, [])
+
+
+#: Of which messages of all formats are made, and much that is nearly one.
+FRAGMENTS = [
+    *("<think>", "</think>", "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"),
+    *("<|python_tag|>", "<|tool_call|>", "<|/tool_call|>", "<function=", "<parameter=", "f", ">"),
+    *("</parameter>", "</function>", '{"name": "f"', '"arguments": ', '"parameters": ', A, "{}"),
+    *("{", "}", "[", "]", ",", ", ", ":", ";", '"', "\\", " ", "\n", "<", "ab", "é", "1", "null"),
+    *('{"name": "f", "arguments": {"x": 1}}', '{"name": "g", "parameters": {}}'),
+]
+FORMATS = [None, HERMES, XML, MISTRAL, TAGGED, LLAMA, JSON]
+
+
+@given(
+    st.sampled_from(FORMATS),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join),
+    st.booleans(),
+    st.booleans(),
+    st.data(),
+)
+def test_however_a_text_is_cut(
+    calls: CallFormat | None, text: str, thinks: bool, in_thought: bool, data: st.DataObject
+) -> None:
+    how = {"thinks": thinks, "in_thought": thinks and in_thought}
+    whole = read(calls, [text], **how)
+    places = data.draw(st.lists(st.integers(0, len(text)), max_size=8).map(sorted))
+    ends = [*places, len(text)]
+    parts = [text[begin:end] for begin, end in zip([0, *places], ends, strict=True)]
+    assert read(calls, parts, **how) == whole
+    assert read(calls, list(text), **how) == whole
+
+
+@given(st.sampled_from(FORMATS), st.text(max_size=30))
+def test_a_text_without_calls_is_said_as_it_is(calls: CallFormat | None, text: str) -> None:
+    markers = ("[TOOL_CALLS]", "<|tool_call|>", "<tool_call>", "<|python_tag|>")
+    if not any(marker in text for marker in markers):
+        assert read(calls, [text]) == (text, "", [])
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+            max_leaves=8,
+        ),
+    )
+)
+def test_arguments_are_what_was_written(value: dict[str, Any]) -> None:
+    text = json.dumps(value)
+    call = f'{{"name": "f", "arguments": {text}}}'
+    for calls, before, behind in (
+        (HERMES, "<tool_call>\n", "\n</tool_call>"),
+        (MISTRAL, "[TOOL_CALLS][", "]"),
+        (TAGGED, "<|tool_call|>[", "]<|/tool_call|>"),
+        (JSON, "", ""),
+    ):
+        assert read(calls, [before + call + behind]).calls == [("f", text)]

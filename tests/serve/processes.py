@@ -1,0 +1,80 @@
+"""Servers as processes of their own, on a free port."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+_ADDRESS = re.compile(r"serving .* at (http://\S+)/v1")
+#: Nothing takes so long unless it hangs.
+PATIENCE_S = 120
+
+
+@dataclass
+class Server:
+    """A running server.
+
+    Attributes:
+        process: It.
+        url: Where it listens.
+        lines: What it printed on stderr so far.
+    """
+
+    process: subprocess.Popen[str]
+    url: str = ""
+    lines: list[str] = field(default_factory=list)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def ended(self) -> tuple[int, list[dict[str, Any]]]:
+        """Its exit code and the lines of its access log, once it has ended."""
+        code = self.process.wait(PATIENCE_S)
+        assert self.process.stdout is not None
+        return code, [json.loads(line) for line in self.process.stdout]
+
+
+@contextmanager
+def serving(*arguments: object, step_s: float = 0.0, **variables: str) -> Iterator[Server]:
+    """A server of toys with these arguments of ``optc serve``."""
+    command = [sys.executable, "-m", "tests.support.children.serve_toy", "serve", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **variables, "OPTC_TEST_STEP_S": str(step_s)},
+    )
+    server = Server(process)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            server.lines.append(line)
+            if found := _ADDRESS.search(line):
+                server.url = found[1]
+                break
+        assert server.url, "".join(server.lines)
+        drain = threading.Thread(target=lambda: server.lines.extend(process.stderr or ()))
+        drain.start()
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+        if server.url:
+            drain.join()
+        process.stderr.close()
+        if process.stdout is not None:
+            process.stdout.close()
