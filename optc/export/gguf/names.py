@@ -43,7 +43,7 @@ def place(
         theirs[parameter].append(name)
     found = dict[str, Placed]()
     for parameter, weight in weights.items():
-        stacks = stacks_of(parameter, weight, model.skeleton.shapes[parameter])
+        stacks = stacks_of(parameter, weight, model.origins.shapes[parameter])
         for stack in stacks:
             name = _named(theirs[parameter], f".ffn_{stack.part}_exps", parameter)
             found[name] = Placed(stack.weight, stack.shape)

@@ -22,6 +22,16 @@ SPLITS = {
 _OWN_SPLIT = "gpt-2"
 
 
+def check_tokenizer(artifact: Artifact) -> None:
+    """Check that the tokenizer of an artifact has a name in GGUF.
+
+    Raises:
+        InputError: The artifact has no tokenizer.
+        UnsupportedError: It is of another kind.
+    """
+    _readable(artifact)
+
+
 def add_tokenizer(writer: GGUFWriter, artifact: Artifact, vocabulary: int) -> None:
     """Write the tokenizer of an artifact, and the tokens around it.
 
@@ -34,6 +44,20 @@ def add_tokenizer(writer: GGUFWriter, artifact: Artifact, vocabulary: int) -> No
         InputError: The artifact has no tokenizer.
         UnsupportedError: It is of another kind.
     """
+    entry, read, split = _readable(artifact)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(split)
+    _add_tokens(writer, read, vocabulary)
+    merges = read["model"]["merges"]
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in merges])
+    _add_ends(writer, entry, read)
+    template = artifact.chat_template()
+    if template:
+        writer.add_chat_template(template)
+
+
+def _readable(artifact: Artifact) -> tuple[TokenizerEntry, dict[str, Any], str]:
+    """The artifact's entry, its tokenizer.json, and how it splits texts."""
     entry, file = artifact.manifest.tokenizer, artifact.tokenizer_file()
     if entry is None or file is None:
         raise InputError(
@@ -41,7 +65,7 @@ def add_tokenizer(writer: GGUFWriter, artifact: Artifact, vocabulary: int) -> No
             where=str(artifact.path),
             hint="use --format compressed-tensors",
         )
-    read = json.loads(file.read_text(encoding="utf-8"))
+    read: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     model = read.get("model") or {}
     split = _split(read)
     if model.get("type") != "BPE" or model.get("byte_fallback") or split is None:
@@ -51,15 +75,7 @@ def add_tokenizer(writer: GGUFWriter, artifact: Artifact, vocabulary: int) -> No
             where=str(file),
             hint="use --format compressed-tensors",
         )
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(split)
-    _add_tokens(writer, read, vocabulary)
-    merges = model["merges"]
-    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in merges])
-    _add_ends(writer, entry, read)
-    template = artifact.chat_template()
-    if template:
-        writer.add_chat_template(template)
+    return entry, read, split
 
 
 def _add_tokens(writer: GGUFWriter, read: dict[str, Any], vocabulary: int) -> None:
