@@ -9,10 +9,12 @@ from optc import registry
 from optc.artifact import Artifact, EngineEntry, PassEntry
 from optc.engine_weights import EngineWeight, WeightsBackend
 from optc.errors import InputError, UnsupportedError
+from optc.export.pruned import STRUCTURED
 
 TARGET = "target"
-#: Passes behind which every weight is still a parameter of the model's class: they find operators
-#: in the graph, merge weights by rows, round them, or take them from training.
+#: Passes behind which every weight is still a parameter of the model's class, or of one with other
+#: sizes: they find operators in the graph, merge weights by rows, round them, take them from
+#: training, or take out structures.
 _KEEPING = frozenset(
     {
         "allocate-activations",
@@ -25,6 +27,7 @@ _KEEPING = frozenset(
         "kv-cache",
         "kv-slots",
         "propagate-errors",
+        *STRUCTURED,
         "quantize-weights",
         "trained-weights",
     }
@@ -34,12 +37,9 @@ _KEEPING_GROUPS = ("find-", "fold-", "fuse-", "probe-", "remove-", "slices-", "t
 _REASONS = {
     "adapters": "the engine has room for LoRA adapters, which are applied beside its weights",
     "medusa-heads": "the engine has Medusa heads, which the model's class has not",
-    "prune-depth": "layers were removed",
-    "prune-heads": "heads were removed",
     "prune-residual": "channels of the residual stream were removed",
     "prune-to-budget": "channels may have been removed",
     "prune-weights": "weights were pruned, and sparse formats of other tools are different",
-    "prune-width": "channels were removed",
     "quantize-static": "activations have static scales, for which the formats have no place",
     "quantize-weights": "weights are codes of a table or of floats, not integers",
     "rotate-activations": "weights are rotated, as inputs are while the engine runs; "

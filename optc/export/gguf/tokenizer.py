@@ -20,6 +20,8 @@ SPLITS = {
     _CONTRACTIONS + _WORDS + r"\p{N}" + _REST: "qwen2",
 }
 _OWN_SPLIT = "gpt-2"
+#: As that one, behind each digit alone.
+_DIGITS = "smollm"
 
 
 def check_tokenizer(artifact: Artifact) -> None:
@@ -32,13 +34,16 @@ def check_tokenizer(artifact: Artifact) -> None:
     _readable(artifact)
 
 
-def add_tokenizer(writer: GGUFWriter, artifact: Artifact, vocabulary: int) -> None:
+def add_tokenizer(
+    writer: GGUFWriter, artifact: Artifact, vocabulary: int, unknown: int | None = None
+) -> None:
     """Write the tokenizer of an artifact, and the tokens around it.
 
     Args:
         writer: Of the file.
         artifact: Where it is.
         vocabulary: Rows of the embedding.
+        unknown: The token that stands for what has none.
 
     Raises:
         InputError: The artifact has no tokenizer.
@@ -51,6 +56,8 @@ def add_tokenizer(writer: GGUFWriter, artifact: Artifact, vocabulary: int) -> No
     merges = read["model"]["merges"]
     writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in merges])
     _add_ends(writer, entry, read)
+    if unknown is not None:
+        writer.add_unk_token_id(unknown)
     template = artifact.chat_template()
     if template:
         writer.add_chat_template(template)
@@ -71,9 +78,10 @@ def _readable(artifact: Artifact) -> tuple[TokenizerEntry, dict[str, Any], str]:
     if model.get("type") != "BPE" or model.get("byte_fallback") or split is None:
         raise UnsupportedError(
             f"GGUF has no name for this tokenizer ({model.get('type')}): optc writes byte-level "
-            f"BPE that splits texts as {', '.join([*SPLITS.values(), _OWN_SPLIT])} do",
+            f"BPE that splits texts as {', '.join([*SPLITS.values(), _DIGITS, _OWN_SPLIT])} do",
             where=str(file),
-            hint="use --format compressed-tensors",
+            hint="--tokenizer-from FILE takes that of a GGUF file of the same model; or use "
+            "--format compressed-tensors",
         )
     return entry, read, split
 
@@ -114,5 +122,9 @@ def _split(read: dict[str, Any]) -> str | None:
         return None
     if len(steps) == 1:
         return _OWN_SPLIT if steps[0].get("use_regex", True) else None
-    first = steps[0].get("pattern", {}).get("Regex", "") if len(steps) == 2 else ""
-    return None if steps[-1].get("use_regex", True) else SPLITS.get(first)
+    if len(steps) > 2:
+        return None
+    if steps[-1].get("use_regex", True):
+        digits = steps[0].get("type") == "Digits" and steps[0].get("individual_digits")
+        return _DIGITS if digits else None
+    return SPLITS.get(steps[0].get("pattern", {}).get("Regex", ""))

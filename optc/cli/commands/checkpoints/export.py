@@ -26,10 +26,21 @@ _FORMATS = ("gguf", "compressed-tensors", "hf")
     type=click.Path(path_type=Path),
     help="A file NAME.gguf, or a folder for other formats; by default the artifact's name.",
 )
+@click.option(
+    "--tokenizer-from",
+    type=click.Path(path_type=Path),
+    metavar="FILE.gguf",
+    help="For gguf: a file of the same model, whose tokenizer is taken over.",
+)
 @click.option("--engine", metavar="NAME", help="The engine whose weights are written.")
 @json_option
 def command(
-    artifact: Path, form: Format, output: Path | None, engine: str | None, as_json: bool
+    artifact: Path,
+    form: Format,
+    output: Path | None,
+    tokenizer_from: Path | None,
+    engine: str | None,
+    as_json: bool,
 ) -> None:
     """Write the weights of ARTIFACT, with config and tokenizer.
 
@@ -43,12 +54,12 @@ def command(
 
     opened = Artifact.open(artifact, verify="size")
     place = output or _default(opened.path, form)
-    check_export(opened, form, place, engine)
+    check_export(opened, form, place, engine, tokenizer_from)
     opened = Artifact.open(artifact)  # every file is read: after all that can be refused at once
     with compile_packages():
         from optc.export.export import export_artifact
 
-        written = export_artifact(opened, form, place, engine)
+        written = export_artifact(opened, form, place, engine, tokenizer_from)
     size = sum(f.stat().st_size for f in ([place] if place.is_file() else place.iterdir()))
     warnings = _warnings(written)
     if as_json:
