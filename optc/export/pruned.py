@@ -13,7 +13,6 @@ from typing import Any
 
 from optc.artifact import Artifact, EngineEntry, PassEntry, Source
 from optc.errors import UnsupportedError
-from optc.importer.text_model.stated import decoder_part
 
 DEPTH, HEADS, WIDTH = "prune-depth", "prune-heads", "prune-width"
 #: Passes whose result a config may be able to say.
@@ -44,6 +43,9 @@ def pruned_source(artifact: Artifact, engine: EngineEntry, names: Iterable[str])
     pruned = [done[name] for name in STRUCTURED if name in done]
     if not pruned:
         return source
+    # loads packages, for which refusals by the manifest do not wait
+    from optc.importer.text_model.stated import decoder_part
+
     part = decoder_part(source.config)
     changes: dict[str, Any] = {}
     layers = _count(part, _LAYERS, DEPTH)

@@ -161,7 +161,7 @@ def test_what_the_manifest_forbids_is_refused_before_a_package_is_loaded(
     forge(artifact, lambda value: value.update(passes=passes))
     code = (
         "import sys\n"
-        "for name in ('torch', 'transformers', 'gguf', 'safetensors'):\n"
+        "for name in ('torch', 'transformers', 'gguf', 'safetensors', 'onnx_ir'):\n"
         "    sys.modules[name] = None\n"
         "from optc.artifact import Artifact\n"
         "from optc.export.choose import check_engine\n"
