@@ -35,12 +35,18 @@ def write_folder(
     Raises:
         OSError: A file cannot be written.
     """
+    written = write_weights(folder, model, weights)
+    write_tokenizer(folder, artifact)
+    return written
+
+
+def write_weights(folder: Path, model: SourceClass, weights: Mapping[str, Weight]) -> Written:
+    """As `write_folder`, without a tokenizer."""
     floats = {name: as_floats(weight) for name, weight in weights.items()}
     shapes = model.origins.shapes
     described = {name: Described(_dtype(one), shapes[name]) for name, one in floats.items()}
     write_safetensors(folder / WEIGHTS_FILE, described, _contents(floats, described))
     _write_config(folder, model, described)
-    write_tokenizer(folder, artifact)
     return Written(dict(Counter(one.dtype.lower() for one in described.values())), {})
 
 
