@@ -129,7 +129,8 @@ def plan(
     stated = {} if recipe is None else {"recipe": recipe}
     asked = with_changes(CompileOptions(), {**changes, **stated}, PLANNED)
     with telling(progress):
-        source = model_folder(local_model(model, code=asked.allow_remote_code, progress=progress))
+        given = local_model(model, code=asked.allow_remote_code, progress=progress)
+        source = model_folder(given, base=asked.base, code=asked.allow_remote_code)
     check_tokenizer_files(source)
     asked = with_local_files(asked, progress)
     whole, draft_recipe, warnings = resolve_recipe(source, asked)

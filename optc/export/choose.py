@@ -9,10 +9,12 @@ from optc import registry
 from optc.artifact import Artifact, EngineEntry, PassEntry
 from optc.engine_weights import EngineWeight, WeightsBackend
 from optc.errors import InputError, UnsupportedError
+from optc.export.pruned import STRUCTURED
 
 TARGET = "target"
-#: Passes behind which every weight is still a parameter of the model's class: they find operators
-#: in the graph, merge weights by rows, round them, or take them from training.
+#: Passes behind which every weight is still a parameter of the model's class, or of one with other
+#: sizes: they find operators in the graph, merge weights by rows, round them, take them from
+#: training, or take out structures.
 _KEEPING = frozenset(
     {
         "allocate-activations",
@@ -25,6 +27,7 @@ _KEEPING = frozenset(
         "kv-cache",
         "kv-slots",
         "propagate-errors",
+        *STRUCTURED,
         "quantize-weights",
         "trained-weights",
     }
@@ -34,12 +37,9 @@ _KEEPING_GROUPS = ("find-", "fold-", "fuse-", "probe-", "remove-", "slices-", "t
 _REASONS = {
     "adapters": "the engine has room for LoRA adapters, which are applied beside its weights",
     "medusa-heads": "the engine has Medusa heads, which the model's class has not",
-    "prune-depth": "layers were removed",
-    "prune-heads": "heads were removed",
     "prune-residual": "channels of the residual stream were removed",
     "prune-to-budget": "channels may have been removed",
     "prune-weights": "weights were pruned, and sparse formats of other tools are different",
-    "prune-width": "channels were removed",
     "quantize-static": "activations have static scales, for which the formats have no place",
     "quantize-weights": "weights are codes of a table or of floats, not integers",
     "rotate-activations": "weights are rotated, as inputs are while the engine runs; "
@@ -58,15 +58,28 @@ class Chosen:
     weights: Mapping[str, EngineWeight]
 
 
+def check_engine(artifact: Artifact, name: str | None) -> None:
+    """Check by the manifest alone that an engine's weights can be exported; arguments as of
+    `choose_weights`, which raises the same.
+    """
+    _giving(artifact, name)
+
+
 def choose_weights(artifact: Artifact, name: str | None) -> Chosen:
     """The weights of the engine called ``name``, else of the first that can give them.
 
     Raises:
         InputError: There is no target engine of that name.
         UnsupportedError: Passes changed the model into another, or its weights lie in a form that
-            only its engine reads.
+            only its engine reads, or its class is code of the model's folder.
         UnavailableError: The backend is not installed.
     """
+    entry, backend = _giving(artifact, name)
+    return Chosen(entry, backend.engine_weights(entry, artifact.files.of_engine(entry)))
+
+
+def _giving(artifact: Artifact, name: str | None) -> tuple[EngineEntry, WeightsBackend]:
+    """The engine, and its backend."""
     entries = [e for e in artifact.manifest.engines if e.role == TARGET]
     wanted = [e for e in entries if name in (None, e.name)]
     if not wanted:
@@ -74,6 +87,11 @@ def choose_weights(artifact: Artifact, name: str | None) -> Chosen:
             f"no target engine {name!r}",
             where=str(artifact.path),
             hint=f"it has {', '.join(e.name for e in entries)}",
+        )
+    if "auto_map" in artifact.manifest.source.config:
+        raise UnsupportedError(
+            "its class is code of the model's folder, which is not in the artifact",
+            where=artifact.manifest.source.name,
         )
     for done in artifact.manifest.passes:
         if done.count and not _keeps(done):
@@ -86,8 +104,7 @@ def choose_weights(artifact: Artifact, name: str | None) -> Chosen:
     for entry in wanted:
         backend = registry.backend(entry.backend)
         if isinstance(backend, WeightsBackend):
-            files = artifact.files.of_engine(entry)
-            return Chosen(entry, backend.engine_weights(entry, files))
+            return entry, backend
     raise UnsupportedError(
         f"engines of the backend {wanted[0].backend} do not give their weights back",
         where=f"engine {wanted[0].name}",

@@ -22,7 +22,7 @@ import onnx_ir as ir
 import torch
 
 from optc.artifact import Artifact
-from optc.export.experts import experts_apart, published
+from optc.export.experts import check_experts, experts_apart, published
 from optc.export.parameters import Weight, shape_of
 from optc.export.safetensors_file import Array, Described, write_safetensors
 from optc.export.source_class import SourceClass
@@ -70,9 +70,11 @@ def write_compressed(
     """Write ``weights``, config and tokenizer into ``folder``, which is there and empty.
 
     Raises:
+        UnsupportedError: Experts of this type of model have no names in the format.
         OSError: A file cannot be written.
     """
-    kind, ours = model.config.model_type, model.skeleton.shapes
+    kind, ours = model.config.model_type, model.origins.shapes
+    check_experts(kind, ours)
     linear = {published(name, kind) for name in _of_modules(model, torch.nn.Linear)}
     tables = _of_modules(model, torch.nn.Embedding)
     matrices = {published(n, kind) for n, shape in ours.items() if len(shape) == 2} - tables

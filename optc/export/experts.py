@@ -12,10 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from optc.errors import UnsupportedError
 from optc.export.parameters import Weight, rows_between, shape_of
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import permute_rows
 
+#: Of stacked experts: [E, N, K].
+_AXES = 3
 _BOTH, _DOWN = ".gate_up_proj", ".down_proj"
 #: By type of model: where the experts of published checkpoints are in a layer, what else is there
 #: under that name, and what gate, up and down are called.
@@ -57,7 +60,7 @@ def stacks_of(name: str, weight: Weight, shape: tuple[int, ...]) -> list[Stack]:
         weight: Its rows.
         shape: That the class gives it.
     """
-    if len(shape) != 3:
+    if len(shape) != _AXES:
         return []
     if name.endswith(_DOWN):
         return [Stack(name.removesuffix(_DOWN), "down", shape[0], weight)]
@@ -70,6 +73,21 @@ def stacks_of(name: str, weight: Weight, shape: tuple[int, ...]) -> list[Stack]:
         Stack(experts, part, shape[0], taken(weight, (first + begin).reshape(-1)))
         for part, begin in (("gate", 0), ("up", half))
     ]
+
+
+def check_experts(kind: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Check that experts of a type of model can lie apart.
+
+    Raises:
+        UnsupportedError: It is not known what they are called, or they lie in another way.
+    """
+    stacks = [name for name, shape in shapes.items() if len(shape) == _AXES]
+    if stacks and kind not in _APART:
+        raise UnsupportedError(
+            f"it is not known what experts of {kind} are called where they lie apart",
+            where=stacks[0],
+            hint="use --format hf",
+        )
 
 
 def taken(weight: Weight, order: npt.NDArray[np.int64]) -> Weight:

@@ -5,29 +5,67 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from optc.artifact import Artifact
 from optc.errors import InputError
-from optc.export.choose import choose_weights
-from optc.export.parameters import Weight, read_parameters
-from optc.export.source_class import SourceClass, read_class
+from optc.export.choose import check_engine, choose_weights
+from optc.export.pruned import layer_numbers, pruned_source, renumbered
 from optc.export.written import Written
 
-Format = Literal["gguf", "compressed-tensors"]
+if TYPE_CHECKING:
+    from optc.export.parameters import Weight
+    from optc.export.source_class import SourceClass
+
+Format = Literal["gguf", "compressed-tensors", "hf"]
+FORMATS: tuple[Format, ...] = ("gguf", "compressed-tensors", "hf")
+
+
+def check_export(
+    artifact: Artifact,
+    form: Format,
+    output: Path,
+    engine: str | None = None,
+    tokenizer_from: Path | None = None,
+) -> None:
+    """Check what can be checked before a package is loaded or a weight read; arguments as of
+    `export_artifact`, which raises the same.
+    """
+    _check_output(output, form)
+    check_engine(artifact, engine)
+    if tokenizer_from is not None:
+        if form != "gguf":
+            raise InputError(
+                "the tokenizer of a GGUF file goes into a GGUF file",
+                where="--tokenizer-from",
+                hint="--format gguf",
+            )
+        from optc.export.gguf.taken_over import check_file
+
+        check_file(tokenizer_from, artifact)
+    elif form == "gguf":
+        from optc.export.gguf.tokenizer import check_tokenizer
+
+        check_tokenizer(artifact)
 
 
 def export_artifact(
-    artifact: Artifact, form: Format, output: Path, engine: str | None = None
+    artifact: Artifact,
+    form: Format,
+    output: Path,
+    engine: str | None = None,
+    tokenizer_from: Path | None = None,
 ) -> Written:
     """Write the weights of an engine, with config and tokenizer.
 
     Args:
         artifact: Whose files have been checked.
         form: The format.
-        output: A file for ``gguf``, a folder for ``compressed-tensors``; it must not be there.
+        output: A file for ``gguf``, else a folder; it must not be there.
         engine: Name of the engine; None is the first that can give its weights.
+        tokenizer_from: For ``gguf``: a GGUF file of the same model, whose tokenizer is taken over.
 
     Raises:
         InputError: There is something at ``output``, it cannot be written, or there is no such
@@ -35,13 +73,20 @@ def export_artifact(
         UnsupportedError: Something of the model has no equivalent, which is named.
         UnavailableError: A package is missing.
     """
-    _check_output(output, form)
+    check_export(artifact, form, output, engine, tokenizer_from)
+    from optc.export.parameters import read_parameters
+    from optc.export.source_class import read_class
+
     chosen = choose_weights(artifact, engine)
-    model = read_class(artifact.manifest.source, len(chosen.weights))
-    weights = read_parameters(chosen.weights, model.skeleton)
+    source = pruned_source(artifact, chosen.entry, chosen.weights)
+    numbers = layer_numbers(chosen.weights)
+    own = {renumbered(name, numbers): weight for name, weight in chosen.weights.items()}
+    passes = {done.name for done in artifact.manifest.passes}
+    model = read_class(source, own.keys(), passes)
+    weights = read_parameters(own, model.origins, floats=form == "hf")
     beside = output.with_name(f".{output.name}.partial-{os.getpid()}")
     try:
-        written = _writer(form)(beside, artifact, model, weights)
+        written = _writer(form, tokenizer_from)(beside, artifact, model, weights)
         os.replace(beside, output)
     except OSError as error:
         raise InputError(
@@ -69,21 +114,25 @@ def _check_output(output: Path, form: Format) -> None:
         )
 
 
-def _writer(form: Format) -> Callable[[Path, Artifact, SourceClass, dict[str, Weight]], Written]:
+def _writer(
+    form: Format, tokenizer_from: Path | None
+) -> Callable[[Path, Artifact, SourceClass, dict[str, Weight]], Written]:
     if form == "gguf":
         from optc.export.gguf.file import write_gguf
 
-        return write_gguf
-    return _write_folder
+        return partial(write_gguf, tokenizer_from=tokenizer_from)
+    return partial(_write_folder, form)
 
 
 def _write_folder(
-    folder: Path, artifact: Artifact, model: SourceClass, weights: dict[str, Weight]
+    form: Format, folder: Path, artifact: Artifact, model: SourceClass, weights: dict[str, Weight]
 ) -> Written:
     from optc.export.compressed import write_compressed
+    from optc.export.hugging_face import write_folder
 
     folder.mkdir()
-    return write_compressed(folder, artifact, model, weights)
+    write = write_folder if form == "hf" else write_compressed
+    return write(folder, artifact, model, weights)
 
 
 def _remove(path: Path) -> None:

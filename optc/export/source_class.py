@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,19 @@ from typing import Any
 from transformers import PretrainedConfig, PreTrainedModel
 
 from optc.artifact import Source
-from optc.errors import InputError, UnsupportedError
+from optc.errors import InputError
+from optc.export.origins.trace import MOVING, Origins, trace_origins
+from optc.export.parameters import graph_name
 from optc.importer.config import CONFIG_FILE, read_config
 from optc.importer.export import quiet
 from optc.importer.hugging_face import build_config
 from optc.importer.skeleton import Skeleton, read_skeleton
+from optc.importer.text_model.part import text_config
 from optc.system.scratch import Scratch
 
 #: Of what other tools quantized; the export states its own.
 _QUANTIZATION = "quantization_config"
-#: Of which the engines' weights have been compared with what other readers make of exports.
-MODEL_TYPES = ("llama", "qwen2", "qwen3", "mixtral", "qwen3_moe")
+_TIED = "tie_word_embeddings"
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,16 @@ class SourceClass:
     """A class without weights.
 
     Attributes:
-        stated: Its config.json, without quantization.
+        stated: Its config.json, without quantization; of a wrapper that of its text part.
         config: As transformers reads it.
         skeleton: Its parameters.
+        origins: How they become the weights of an engine.
     """
 
     stated: dict[str, Any]
     config: PretrainedConfig
     skeleton: Skeleton
+    origins: Origins
 
     @property
     def model(self) -> PreTrainedModel:
@@ -45,40 +50,58 @@ class SourceClass:
         return self.skeleton.conversion.model
 
 
-def read_class(source: Source, weights: int) -> SourceClass:
+def read_class(
+    source: Source, weights: Collection[str], passes: Collection[str] = MOVING
+) -> SourceClass:
     """The class of ``source``; no code of a model folder runs.
 
     Args:
         source: What was compiled.
-        weights: How many the engine has.
+        weights: Names of the engine's.
+        passes: That made the engine's graph.
 
     Raises:
         InputError: transformers does not accept the config.
-        UnsupportedError: Exports of this type have not been tested, or its class is code of the
-            model's folder.
+        UnsupportedError: The class cannot be captured.
     """
     stated = {key: value for key, value in source.config.items() if key != _QUANTIZATION}
-    if "auto_map" in stated:
-        raise UnsupportedError(
-            "its class is code of the model's folder, which is not in the artifact",
-            where=source.name,
-        )
-    if stated.get("model_type") not in MODEL_TYPES:
-        raise UnsupportedError(
-            f"models of type {stated.get('model_type')} are not exported",
-            where=source.name,
-            hint=f"optc exports {', '.join(MODEL_TYPES)}",
-        )
+    try:
+        whole = _built(stated)
+        text = text_config(whole)
+        built = whole if text is None else text
+        if text is not None:
+            stated = _of_text_part(text)
+        skeleton = _skeleton(built, weights)
+        if any(graph_name(name, skeleton.tied) for name in weights):
+            # the checkpoint had a head of its own where the config tied it
+            built.tie_word_embeddings = stated[_TIED] = False
+            skeleton = _skeleton(built, weights)
+    except InputError as error:
+        raise InputError(
+            error.message, where=f"config of {source.name} in the manifest", hint=error.hint
+        ) from error
+    moved = [name for name in MOVING if name in passes]
+    with quiet():
+        return SourceClass(stated, built, skeleton, trace_origins(built, skeleton, moved))
+
+
+def _built(stated: dict[str, Any]) -> PretrainedConfig:
     with Scratch("export") as made:
         folder = Path(made)
         (folder / CONFIG_FILE).write_text(json.dumps(stated), encoding="utf-8")
-        try:
-            config = read_config(folder, allow_remote_code=False)
-            with quiet():
-                built = build_config(folder, config, False)
-                skeleton = read_skeleton(built, 4 * weights, allow_remote_code=False)
-        except InputError as error:
-            raise InputError(
-                error.message, where=f"config of {source.name} in the manifest", hint=error.hint
-            ) from error
-    return SourceClass(stated, built, skeleton)
+        config = read_config(folder, allow_remote_code=False)
+        with quiet():
+            return build_config(folder, config, False)
+
+
+def _skeleton(config: PretrainedConfig, weights: Collection[str]) -> Skeleton:
+    with quiet():
+        return read_skeleton(config, 4 * len(weights), allow_remote_code=False)
+
+
+def _of_text_part(text: PretrainedConfig) -> dict[str, Any]:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    alone = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[text.model_type]
+    name = alone if isinstance(alone, str) else alone[0]
+    return {**text.to_dict(), "architectures": [name], "model_type": text.model_type}

@@ -22,6 +22,8 @@ from optc.importer.quantized.settings import MODELOPT_FILE
 from optc.importer.tokenizer_files import MORE_TEMPLATES, TOKENIZER_FILES
 from optc.logs.logger import logger
 from optc.progress import Progress, no_progress
+from optc.sources.adapter import CONFIG_FILE as ADAPTER_CONFIG
+from optc.sources.adapter import WEIGHTS_FILES as ADAPTER_WEIGHTS
 from optc.sources.address import check_address
 from optc.sources.recognize import HUB_NAME, of_hub, refusal, refusal_without_config
 
@@ -35,6 +37,8 @@ _SMALL = (
     MODELOPT_FILE,
     *TOKENIZER_FILES,
     f"{MORE_TEMPLATES}/*.jinja",
+    ADAPTER_CONFIG,
+    *ADAPTER_WEIGHTS,
 )
 _MIB = 1 << 20
 #: Bytes of a file whose size the server did not say, or said wrongly.
@@ -57,8 +61,8 @@ class HubModel:
     code: bool = False
 
     def fetch_small(self) -> Path:
-        """The snapshot in the cache, with all files but weights: what a compile looks at before it
-        begins. Without the Hub it is the one that is in the cache.
+        """The snapshot in the cache, with all files but weights, those of an adapter excepted: what
+        a compile looks at before it begins. Without the Hub it is the one that is in the cache.
 
         Raises:
             InputError: There is no such model or revision, or it is not for everybody.
@@ -71,7 +75,7 @@ class HubModel:
             folder = snapshot_download(
                 self.repo, revision=self.revision, allow_patterns=wanted, tqdm_class=_silent()
             )
-        if not (Path(folder) / CONFIG_FILE).is_file():
+        if not any((Path(folder) / name).is_file() for name in (CONFIG_FILE, ADAPTER_CONFIG)):
             raise refusal_without_config(str(self), self._names())
         return Path(folder)
 
@@ -237,7 +241,8 @@ def local_model(given: str | Path, *, code: bool = False, progress: Progress = n
     if model is None:
         return Path(given)
     folder = model.fetch_small()
-    model.fetch_weights(folder, progress)
+    if (folder / CONFIG_FILE).is_file():  # else an adapter, which is whole
+        model.fetch_weights(folder, progress)
     return folder
 
 

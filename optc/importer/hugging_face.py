@@ -13,6 +13,7 @@ from transformers import AutoConfig, PretrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from optc.errors import InputError, UnsupportedError
+from optc.importer.adapted.merge import with_adapter
 from optc.importer.attach import TiedError, attach_weights, match_checkpoint, unused_tensors
 from optc.importer.checkpoint import checkpoint_files, read_tensors, weights_left_out
 from optc.importer.config import check_layers_held, read_config
@@ -62,7 +63,7 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     check_layers(built, config["architectures"][0])
     max_context = read_context(built, folder)
     part_of = "" if text is None else config["architectures"][0]
-    found = _match_untied(built, files, checkpoint, part_of, allow_remote_code)
+    found = _match_untied(built, folder, files, checkpoint, part_of, allow_remote_code)
     skeleton, checkpoint, matched = found.skeleton, found.checkpoint, found.matched
     warnings = [*_other_weights(folder, files), *found.warnings]
     leaves = [leaf for tensor in matched.values() for leaf in tensor.leaves]
@@ -105,6 +106,7 @@ class _Matched(NamedTuple):
 
 def _match_untied(
     config: PretrainedConfig,
+    folder: Path,
     files: list[Path],
     stored: Mapping[str, Tensor],
     part_of: str,
@@ -112,18 +114,19 @@ def _match_untied(
 ) -> _Matched:
     """As `_match`; where two tensors differ that the config ties, both are used."""
     try:
-        return _match(config, files, stored, part_of, allow_remote_code)
+        return _match(config, folder, files, stored, part_of, allow_remote_code)
     except TiedError as error:
         if not config.tie_word_embeddings:
             raise
         config.tie_word_embeddings = False
-        found = _match(config, files, stored, part_of, allow_remote_code)
+        found = _match(config, folder, files, stored, part_of, allow_remote_code)
         found.warnings.append(f"{error.message} ({error.where}): both are used, untied")
         return found
 
 
 def _match(
     config: PretrainedConfig,
+    folder: Path,
     files: list[Path],
     stored: Mapping[str, Tensor],
     part_of: str,
@@ -141,6 +144,8 @@ def _match(
             f"the text part of {part_of}: {left_out} tensors of its other parts are left out"
         )
     checkpoint, skeleton, warnings = as_parameters(files, own, skeleton)
+    checkpoint, more = with_adapter(folder, checkpoint, skeleton.conversion, part_of)
+    warnings += more
     matched = match_checkpoint(skeleton, checkpoint)
     return _Matched(skeleton, checkpoint, matched, [*notes, *warnings])
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from optc.errors import InputError
 from optc.foreign.file import open_file
+from optc.importer.adapted.folder import adapter_files
 from optc.importer.checkpoint import checkpoint_files
 from optc.importer.conversion.tensor import Leaf
 from optc.importer.quantized.settings import MODELOPT_FILE
@@ -38,7 +39,7 @@ _LIMITS = {
 
 def digest_source(folder: Path, weights: Iterable[Leaf] = ()) -> str:
     """sha256 (hex) over config.json, ModelOpt's file beside it if there is one, and every file of
-    weights of ``folder``: what identifies the source of an artifact.
+    weights of ``folder``, those of an adapter too: what identifies the source of an artifact.
 
     Args:
         folder: The model's.
@@ -49,7 +50,7 @@ def digest_source(folder: Path, weights: Iterable[Leaf] = ()) -> str:
     """
     beside = folder / MODELOPT_FILE
     stated = [folder / "config.json", *([beside] if beside.is_file() else [])]
-    parts = [*stated, *checkpoint_files(folder)]
+    parts = [*stated, *checkpoint_files(folder), *adapter_files(folder)]
     return digest_files({file.name: file for file in parts}, weights, stage="import")
 
 

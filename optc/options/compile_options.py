@@ -26,6 +26,7 @@ PLANNED = (
     "max_context",
     "medusa",
     "adapters",
+    "base",
     "allow_remote_code",
 )
 
@@ -82,6 +83,8 @@ class CompileOptions:
             reads the model's own embedding and head.
         trained: Folder that ``optc distill`` or ``optc qat`` wrote for this model and recipe: its
             weights take the place of the model's, behind the passes that remove weights.
+        base: Where the model is an adapter by PEFT: the model that it was trained for, named as
+            models are; None is the one that the adapter names. Both are merged.
         adapters: Room for LoRA adapters at run time: ``max=8,rank=16``.
         self_draft: Also build an engine of so many of the model's first layers and its head, on
             the same weights, which drafts tokens (``optc.load(..., speculate="self")``); ``"auto"``
@@ -180,6 +183,12 @@ class CompileOptions:
         "Weights that 'optc distill' or 'optc qat' trained for it.",
         kind="path",
         metavar="FOLDER",
+    )
+    base: Path | None = option(
+        None,
+        "Of an adapter by PEFT: the model it is for [as the adapter says].",
+        kind="path",
+        metavar="MODEL",
     )
     adapters: str | None = option(
         None, "Room for LoRA adapters at run time.", metavar="max=8,rank=16"

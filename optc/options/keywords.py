@@ -25,6 +25,7 @@ class PlanChanges(TypedDict, total=False):
     max_context: int | None
     medusa: str | Path | None
     adapters: str | None
+    base: str | Path | None
     allow_remote_code: bool
 
 

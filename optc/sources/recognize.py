@@ -16,6 +16,7 @@ from optc.errors import InputError, OptcError, UnsupportedError
 from optc.foreign.file import open_file, read_file
 from optc.safe_json import JSONError, parse_json
 from optc.sources import gguf_header
+from optc.sources.adapter import CONFIG_FILE, is_adapter, read_adapter_config
 from optc.sources.address import check_address
 from optc.sources.kind import Kind, matching, some
 from optc.sources.kinds import (
@@ -119,16 +120,19 @@ def refusal(where: str, names: Collection[str]) -> OptcError:
     )
 
 
-def refusal_without_config(where: str, names: Collection[str], base: str = "") -> OptcError:
+def refusal_without_config(where: str, names: Collection[str]) -> OptcError:
     """The error for a folder, or a repository of the Hub, without config.json.
 
     Args:
         where: Its name.
         names: Of its files; those of folders end with a slash.
-        base: The model that an adapter in it was trained for; empty where that is not known.
     """
-    if matching(names, ("adapter_config.json", "adapter_model.*")):
-        return _adapter(where, base)
+    if matching(names, ("adapter_model.*",)):
+        return InputError(
+            f"the tensors of an adapter by PEFT without {CONFIG_FILE}",
+            where=where,
+            hint="get that file too, or give a folder that PEFT saved",
+        )
     ggufs = matching(names, ("*.gguf",))
     for kind in (*OTHERS, *WITHOUT_CONFIG):
         if (sign := kind.sign(names)) is not None:
@@ -151,6 +155,10 @@ def refusal_without_config(where: str, names: Collection[str], base: str = "") -
 
 def _check_folder(folder: Path, *, complete: bool) -> None:
     names = names_in(folder)
+    if is_adapter(names, READ_WEIGHTS):
+        check_stand_ins(folder, names)
+        read_adapter_config(folder)
+        return
     if CONFIG not in names:
         _check_without_config(folder, names)
         return
@@ -174,8 +182,7 @@ def _check_without_config(folder: Path, names: list[str]) -> None:
             where=str(folder),
             hint=f"give one of them: {some(sorted(inner or cached))}",
         )
-    base = (_object(folder / "adapter_config.json") or {}).get("base_model_name_or_path")
-    raise refusal_without_config(str(folder), names, base if isinstance(base, str) else "")
+    raise refusal_without_config(str(folder), names)
 
 
 def _check_config(folder: Path) -> None:
@@ -201,16 +208,6 @@ def _check_config(folder: Path) -> None:
         raise _refused(folder, WEIGHTS[0], CONFIG)
     if "class_name" in config and "module" in config:
         raise UnsupportedError("a model of Keras", where=where, hint=_NO_MODEL)
-
-
-def _adapter(where: str, base: str) -> UnsupportedError:
-    of = f" of {base[:100]}" if base else ""
-    return UnsupportedError(
-        f"an adapter{of} by PEFT, which is no model without its base",
-        where=where,
-        hint="merge them and give the result (merge_and_unload of PEFT, then save_pretrained); or "
-        "compile the base with --adapters, and load this one with engine.load_adapter",
-    )
 
 
 def _check_file(file: Path) -> None:

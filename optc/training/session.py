@@ -241,11 +241,10 @@ def begin(
     for where, file in files:
         if not file.is_file():
             raise InputError(f"no such file: {file}", where=where)
-    from optc.importer.hub import hub_model
-    from optc.importer.model_folder import model_folder, model_name
+    from optc.importer.folders.given_model import given_model
+    from optc.importer.model_folder import model_name
 
-    named = hub_model(model, code=asked.allow_remote_code)
-    source = model_folder(model if named is None else named.fetch_small())
+    source, named = given_model(model, code=asked.allow_remote_code)
     name = model_name(source).rsplit("/", 1)[-1]
     output = asked.output or Path("artifacts") / f"{name}-{kind}"
     check_output(output, force=asked.force)

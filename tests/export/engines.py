@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.runtime.support.artifacts import ToyBackend, write_artifact
 #: Tokens of the artifact's tokenizer, one a byte.
 VOCABULARY = 259
 #: Passes that merge and quantize weights.
+CANONICALIZE = "canonicalize"
 PASSES = "canonicalize,fuse-qkv,fuse-gate-up,quantize-weights"
 
 
@@ -91,8 +93,11 @@ def _as_read(name: str, array: Any) -> LazyWeight:
     return LazyWeight(lambda a, b: array[a:b], array.shape, ir.DataType.FLOAT, name)
 
 
-def write_giving(folder: Path, config: Mapping[str, Any], **how: Any) -> Artifact:
-    """An artifact of a model with ``config``; its tokenizer is one that GGUF has a name for."""
+def write_giving(
+    folder: Path, config: Mapping[str, Any], passes: str = PASSES, **how: Any
+) -> Artifact:
+    """An artifact of a model with ``config``, made by ``passes``; GGUF has a name for its
+    tokenizer."""
     write_artifact(folder, **how)
     file = folder / "tokenizer/tokenizer.json"
     if file.is_file():
@@ -104,5 +109,10 @@ def write_giving(folder: Path, config: Mapping[str, Any], **how: Any) -> Artifac
         stated["model"]["merges"] = [["a", "b"]]
         file.write_text(json.dumps(stated))
     list_files(folder)
+    done = [
+        {"name": name, "spec": name, "count": 1, "details": {}}
+        for name in re.findall(r"[a-z-]+(?=[,{]|$)", passes)
+    ]
     forge(folder, lambda value: value["source"].update(config=dict(config)))
+    forge(folder, lambda value: value.update(passes=done))
     return Artifact.open(folder)

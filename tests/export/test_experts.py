@@ -15,6 +15,7 @@ from safetensors import safe_open
 
 from optc import registry
 from optc.errors import UnsupportedError
+from optc.export.experts import check_experts
 from optc.export.export import export_artifact
 from optc.export.gguf.settings import add_settings
 from optc.importer.checkpoint import checkpoint_files, read_tensors
@@ -24,7 +25,13 @@ from optc.importer.gguf.config import read_gguf_config
 from optc.importer.gguf.file import metadata_of, open_gguf
 from optc.passes.quantize.scheme import Scheme
 from tests.export.conftest import Made
-from tests.export.engines import VOCABULARY, GivingBackend, weights_of_class, write_giving
+from tests.export.engines import (
+    CANONICALIZE,
+    VOCABULARY,
+    GivingBackend,
+    weights_of_class,
+    write_giving,
+)
 from tests.export.readers import imported_class
 from tests.importer.decoders import build, config_of, reference, tokens
 
@@ -58,7 +65,7 @@ def made(kind: str, folder: Path) -> Made:
     model = build(config_with(kind))
     backend = GivingBackend(weights_of_class(model, Scheme(4, 32, True)))
     config = {**model.config.to_dict(), "architectures": [type(model).__name__]}
-    return Made(model, backend, write_giving(folder, config))
+    return Made(model, backend, write_giving(folder, config, CANONICALIZE))
 
 
 def export(found: Made, form: Any, output: Path, patch: pytest.MonkeyPatch) -> None:
@@ -183,13 +190,9 @@ def test_settings_that_gguf_has_not(kind: str, option: str, value: Any, tmp_path
         written(config_with(kind, **{option: value}), tmp_path / "m.gguf")
 
 
-@pytest.mark.parametrize("form", ["gguf", "compressed-tensors"])
-def test_other_experts_are_refused(
-    form: str, models: dict[str, Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, output = models["mixtral"], tmp_path / "m.gguf"
-    config = {**made.artifact.manifest.source.config, "model_type": "gpt_oss"}
-    other = made._replace(artifact=write_giving(tmp_path / "a", config))
-    with pytest.raises(UnsupportedError, match="models of type gpt_oss are not exported"):
-        export(other, form, output, monkeypatch)
-    assert sorted(tmp_path.iterdir()) == [tmp_path / "a"]
+def test_other_experts_are_refused() -> None:
+    shapes = {"layers.0.experts.up": (2, 3, 4), "norm.weight": (4,)}
+    with pytest.raises(UnsupportedError, match=r"experts\.up: .*gpt_oss are called.*--format hf"):
+        check_experts("gpt_oss", shapes)
+    check_experts("mixtral", shapes)
+    check_experts("llama", {"norm.weight": (4,)})

@@ -33,8 +33,8 @@ STEP = {"qwen2": 1 / 127, "qwen3": 1 / 5}
 
 def engine_parameters(made: Made) -> dict[str, np.ndarray]:
     """Every parameter of the class as the engine has it."""
-    model = read_class(made.artifact.manifest.source, 20)
-    found = read_parameters(made.backend.weights, model.skeleton)
+    model = read_class(made.artifact.manifest.source, made.backend.weights)
+    found = read_parameters(made.backend.weights, model.origins)
     return {
         name: one.floats(0, one.rows)
         if isinstance(one, QuantizedRows)

@@ -76,10 +76,18 @@ FOLDERS: dict[str, tuple[dict[str, str | bytes], str]] = {
     "one GGUF": ({"m.gguf": b"GGUF"}, "no config.json, but GGUF files (give the file itself: m."),
     "GGUFs": ({"a.gguf": "", "b.gguf": ""}, "give one of the files: a.gguf, b.gguf"),
     "adapter": (
-        {"adapter_config.json": '{"base_model_name_or_path": "acme/base"}'},
-        "an adapter of acme/base by PEFT, which is no model without its base",
+        {"adapter_config.json": '{"peft_type": "PREFIX_TUNING"}', "adapter_model.bin": "x"},
+        "an adapter of the kind PREFIX_TUNING, which optc does not merge",
     ),
-    "adapter's weights": ({"adapter_model.bin": ""}, "an adapter by PEFT"),
+    "adapter's settings": (
+        {"adapter_config.json": '{"peft_type": "LORA"}'},
+        "an adapter without adapter_model.safetensors",
+    ),
+    "adapter's pointer": (
+        {"adapter_config.json": '{"peft_type": "LORA"}', "adapter_model.safetensors": POINTER},
+        "a pointer of git-lfs",
+    ),
+    "adapter's weights": ({"adapter_model.bin": ""}, "without adapter_config.json"),
     "diffusers": ({"model_index.json": "{}", "unet/config.json": "{}"}, "a pipeline of diffusers"),
     "diffusers' part": ({"config.json": '{"_class_name": "UNet"}'}, "a pipeline of diffusers"),
     "timm": ({"config.json": '{"architecture": "vit", "num_classes": 2}'}, "a model of timm"),
@@ -254,7 +262,7 @@ def test_names_match_as_in_a_shell() -> None:
 
 
 def test_repositories_by_their_names() -> None:
-    assert "an adapter by PEFT" in str(refusal_without_config("acme/x", ["adapter_config.json"]))
+    assert "an adapter by PEFT" in str(refusal_without_config("acme/x", ["adapter_model.bin"]))
     assert "GGUF files" in str(refusal_without_config("acme/x", ["x.gguf", "README.md"]))
 
 

@@ -32,6 +32,7 @@ from optc.driver.recipes.draft_recipes import (
 from optc.driver.recipes.kv_types import check_kv_type
 from optc.driver.recipes.recipe_options import check_text, resolve_recipe, with_local_files
 from optc.errors import InputError
+from optc.importer.folders.given_model import given_model
 from optc.importer.hub import HubModel, hub_model
 from optc.importer.model_folder import model_folder, model_name
 from optc.machine import this_machine
@@ -96,8 +97,7 @@ def resolve_options(
         UnsupportedError: An engine cannot keep keys and values of the recipe's type, or has no code
             for its weights, or for adapters or heads that are wanted.
     """
-    named = hub_model(model, code=asked.allow_remote_code)
-    source = model_folder(Path(model) if named is None else named.fetch_small())
+    source, named = given_model(model, base=asked.base, code=asked.allow_remote_code)
     asked = with_local_files(asked, progress)
     whole, loaded, warnings = resolve_recipe(source, asked)
     engines = parse_engines(asked.backend, asked.target, loaded.backend)

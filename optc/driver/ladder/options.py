@@ -16,8 +16,8 @@ from optc.driver.ladder.losses import losses_of
 from optc.driver.ladder.members import Member, find_members
 from optc.driver.ladder.rungs import OBJECTIVES, Objective
 from optc.errors import InputError
-from optc.importer.hub import HubModel, hub_model
-from optc.importer.model_folder import model_folder
+from optc.importer.folders.given_model import given_model
+from optc.importer.hub import HubModel
 from optc.options import AUTO, CompileOptions
 from optc.progress import Progress, no_progress
 from optc.recipe import load_recipe
@@ -81,8 +81,7 @@ def resolve_ladder(
     texts = tuple(asked.gate) or DEFAULT_GATES
     bounds = _bounds(texts)
     members = find_members(asked, texts)
-    named = hub_model(model, code=asked.allow_remote_code)
-    source = model_folder(Path(model) if named is None else named.fetch_small())
+    source, named = given_model(model, base=asked.base, code=asked.allow_remote_code)
     compiles, left_out = _resolve_each(source, members, named, progress)
     return LadderOptions(
         asked,
@@ -146,7 +145,8 @@ def _resolve_each(
     refusals: dict[str, InputError] = {}
     for member in members:
         try:
-            resolved = resolve_options(source, member.asked, progress)
+            # the source has its base already
+            resolved = resolve_options(source, replace(member.asked, base=None), progress)
         except InputError as error:
             refusals[member.recipe.name] = error
         else:

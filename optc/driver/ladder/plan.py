@@ -17,7 +17,7 @@ from optc.notebook.tables import ladder_html
 from optc.options import AUTO, PLANNED, CompileOptions
 from optc.options.keywords import PlanChanges
 from optc.options.option import with_changes
-from optc.progress import Progress, no_progress
+from optc.progress import Progress, no_progress, telling
 from optc.roofline.ceilings import Ceiling
 
 
@@ -71,7 +71,8 @@ def plan_ladder(
     asked = with_changes(CompileOptions(), {**changes, "recipe": AUTO}, PLANNED)
     asked = with_changes(asked, {"backend": backends, "allow_unmeasured": True})
     source = local_model(model, code=asked.allow_remote_code, progress=progress)
-    options = resolve_ladder(source, asked, progress)
+    with telling(progress):
+        options = resolve_ladder(source, asked, progress)
     progress("import", 0, 0)
     from optc.importer import import_model
 

@@ -15,6 +15,7 @@ from optc.export.gguf.blocks import Loss, pieces, type_of
 from optc.export.gguf.names import Placed, place
 from optc.export.gguf.rotary import frequency_factors
 from optc.export.gguf.settings import add_settings, architecture_of
+from optc.export.gguf.taken_over import add_taken_over
 from optc.export.gguf.tokenizer import add_tokenizer
 from optc.export.parameters import Weight
 from optc.export.source_class import SourceClass
@@ -25,7 +26,11 @@ from optc.ir.weights import LazyWeight
 
 
 def write_gguf(
-    output: Path, artifact: Artifact, model: SourceClass, weights: Mapping[str, Weight]
+    output: Path,
+    artifact: Artifact,
+    model: SourceClass,
+    weights: Mapping[str, Weight],
+    tokenizer_from: Path | None = None,
 ) -> Written:
     """Write ``weights`` and all that readers need to ``output``.
 
@@ -34,6 +39,7 @@ def write_gguf(
         artifact: Whose tokenizer goes into it.
         model: The class.
         weights: Its parameters by name.
+        tokenizer_from: A GGUF file whose tokenizer is written instead.
 
     Raises:
         UnavailableError: The package gguf is missing.
@@ -54,7 +60,11 @@ def write_gguf(
     writer.add_name(artifact.manifest.name)
     writer.add_quantization_version(2)
     add_settings(writer, architecture, model.config)
-    add_tokenizer(writer, artifact, model.config.vocab_size)
+    if tokenizer_from is None:
+        unknown = getattr(model.config, "unk_token_id", None)
+        add_tokenizer(writer, artifact, model.config.vocab_size, unknown)
+    else:
+        add_taken_over(writer, tokenizer_from, artifact)
     kinds = {name: type_of(one.weight) for name, one in named.items()}
     for name, one in named.items():
         _describe(writer, name, one.shape, GGMLQuantizationType[kinds[name]])

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import onnx_ir as ir
 
 from optc.errors import UnsupportedError
 from optc.export.experts import stacks_of, taken
-from optc.export.parameters import Weight, shape_of
+from optc.export.parameters import Weight, as_floats, shape_of
 from optc.export.source_class import SourceClass
 from optc.importer.gguf.parameters import names_by_file, row_change
+from optc.ir.weights import LazyWeight
 
 _WEIGHT = ".weight"
 
@@ -43,7 +45,7 @@ def place(
         theirs[parameter].append(name)
     found = dict[str, Placed]()
     for parameter, weight in weights.items():
-        stacks = stacks_of(parameter, weight, model.skeleton.shapes[parameter])
+        stacks = stacks_of(parameter, weight, model.origins.shapes[parameter])
         for stack in stacks:
             name = _named(theirs[parameter], f".ffn_{stack.part}_exps", parameter)
             found[name] = Placed(stack.weight, stack.shape)
@@ -51,12 +53,21 @@ def place(
             continue
         name = _named(theirs[parameter], "", parameter)
         change = row_change(processor, name, shape_of(weight), parameter)
-        if change.turned or change.added:
-            raise UnsupportedError("GGUF stores this tensor in another form", where=parameter)
+        if change.turned:
+            raise UnsupportedError(
+                "GGUF stores this tensor in another form", where=parameter, hint="use --format hf"
+            )
+        if change.added:
+            weight = _lessened(as_floats(weight), np.float32(change.added))
         if change.order is not None:
             weight = taken(weight, np.argsort(change.order))
         found[name] = Placed(weight, shape_of(weight))
     return found
+
+
+def _lessened(weight: LazyWeight, added: np.float32) -> LazyWeight:
+    """What a reader adds a number to."""
+    return weight.map_rows(lambda rows: np.asarray(rows, np.float32) - added, ir.DataType.FLOAT)
 
 
 def _named(names: Sequence[str], part: str, parameter: str) -> str:

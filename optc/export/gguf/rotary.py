@@ -13,6 +13,8 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 if TYPE_CHECKING:
     from gguf import GGUFWriter
 
+#: Kind of the layers that see all tokens, where kinds differ.
+_FULL = "full_attention"
 #: Values of a config that readers of a file take for granted.
 _GRANTED = {"beta_fast": 32, "beta_slow": 1, "truncate": True}
 #: Types of models whose architecture in a file is llama, of which llama.cpp reads factors.
@@ -20,8 +22,10 @@ _WITH_FACTORS = ("llama", "mixtral")
 
 
 def rope_of(config: PretrainedConfig) -> dict[str, Any]:
-    """How positions are rotated."""
-    return dict(getattr(config, "rope_parameters", None) or {})
+    """How positions are rotated; where layers differ, by those that see all tokens. What the others
+    do, readers take for granted, and the check of the settings looks at it."""
+    rope = dict(getattr(config, "rope_parameters", None) or {})
+    return dict(rope.get(_FULL, rope))
 
 
 def add_scaling(writer: GGUFWriter, rope: Mapping[str, Any]) -> None:
@@ -44,7 +48,10 @@ def stated_settings(config: PretrainedConfig) -> dict[str, Any]:
     rope = rope_of(config)
     if frequency_factors(config) is not None:
         return {"rope_type": "default", "rope_theta": rope["rope_theta"]}
-    return {key: value for key, value in rope.items() if _GRANTED.get(key) != value}
+    found = {key: value for key, value in rope.items() if _GRANTED.get(key) != value}
+    every = getattr(config, "rope_parameters", None) or {}
+    others = {kind: own for kind, own in every.items() if isinstance(own, dict) and kind != _FULL}
+    return found | others
 
 
 def frequency_factors(config: PretrainedConfig) -> npt.NDArray[np.float32] | None:

@@ -22,13 +22,10 @@ _SAID_ELSEWHERE = frozenset(
     {
         "_name_or_path",
         "architectures",
-        "bos_token_id",
         "dtype",
-        "eos_token_id",
         "initializer_range",
         "max_window_layers",
         "output_router_logits",
-        "pad_token_id",
         "pretraining_tp",
         "router_aux_loss_coef",
         "router_jitter_noise",
@@ -39,15 +36,35 @@ _SAID_ELSEWHERE = frozenset(
         "attention_dropout",
     }
 )
+#: How names of tokens end, which are the tokenizer's there.
+_TOKEN = "_token_id"
 _ROPE = "rope_parameters"
 #: Architectures in the words of files, of types of models that have another name there.
-_ARCHITECTURES = {"mixtral": "llama", "qwen3_moe": "qwen3moe"}
+_ARCHITECTURES = {
+    "gemma3_text": "gemma3",
+    "minimax_m2": "minimax-m2",
+    "mixtral": "llama",
+    "qwen2_moe": "qwen2moe",
+    "qwen3_moe": "qwen3moe",
+}
 
 
 def architecture_of(config: PretrainedConfig) -> str:
-    """The architecture in the words of a file."""
+    """The architecture in the words of a file.
+
+    Raises:
+        UnsupportedError: transformers does not read files of this type of models.
+    """
     kind = str(config.model_type)
-    return _ARCHITECTURES.get(kind, kind)
+    named = _ARCHITECTURES.get(kind, kind)
+    tables = GGUF_TO_TRANSFORMERS_MAPPING["config"]
+    if not tables.keys() & {kind, named}:
+        raise UnsupportedError(
+            f"transformers has no settings of GGUF for models of type {kind}",
+            where="config of the model",
+            hint="use --format hf",
+        )
+    return named
 
 
 def add_settings(writer: GGUFWriter, architecture: str, config: PretrainedConfig) -> None:
@@ -115,7 +132,11 @@ def _check(architecture: str, config: PretrainedConfig) -> None:
 
 
 def _compared(config: PretrainedConfig) -> dict[str, Any]:
-    found = {key: value for key, value in config.to_dict().items() if key not in _SAID_ELSEWHERE}
+    found = {
+        key: value
+        for key, value in config.to_dict().items()
+        if key not in _SAID_ELSEWHERE and not key.endswith(_TOKEN)
+    }
     found.pop(_ROPE, None)
     found["rope"] = {key: _short(value) for key, value in stated_settings(config).items()}
     width = found.get("head_dim") or found["hidden_size"] // found["num_attention_heads"]
@@ -124,4 +145,6 @@ def _compared(config: PretrainedConfig) -> dict[str, Any]:
 
 def _short(value: Any) -> Any:
     """Numbers as float32 keeps them."""
+    if isinstance(value, dict):
+        return {key: _short(one) for key, one in value.items()}
     return float(f"{value:.6g}") if isinstance(value, float) else value

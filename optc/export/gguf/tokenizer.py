@@ -20,20 +20,51 @@ SPLITS = {
     _CONTRACTIONS + _WORDS + r"\p{N}" + _REST: "qwen2",
 }
 _OWN_SPLIT = "gpt-2"
+#: As that one, behind each digit alone.
+_DIGITS = "smollm"
 
 
-def add_tokenizer(writer: GGUFWriter, artifact: Artifact, vocabulary: int) -> None:
+def check_tokenizer(artifact: Artifact) -> None:
+    """Check that the tokenizer of an artifact has a name in GGUF.
+
+    Raises:
+        InputError: The artifact has no tokenizer.
+        UnsupportedError: It is of another kind.
+    """
+    _readable(artifact)
+
+
+def add_tokenizer(
+    writer: GGUFWriter, artifact: Artifact, vocabulary: int, unknown: int | None = None
+) -> None:
     """Write the tokenizer of an artifact, and the tokens around it.
 
     Args:
         writer: Of the file.
         artifact: Where it is.
         vocabulary: Rows of the embedding.
+        unknown: The token that stands for what has none.
 
     Raises:
         InputError: The artifact has no tokenizer.
         UnsupportedError: It is of another kind.
     """
+    entry, read, split = _readable(artifact)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(split)
+    _add_tokens(writer, read, vocabulary)
+    merges = read["model"]["merges"]
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in merges])
+    _add_ends(writer, entry, read)
+    if unknown is not None:
+        writer.add_unk_token_id(unknown)
+    template = artifact.chat_template()
+    if template:
+        writer.add_chat_template(template)
+
+
+def _readable(artifact: Artifact) -> tuple[TokenizerEntry, dict[str, Any], str]:
+    """The artifact's entry, its tokenizer.json, and how it splits texts."""
     entry, file = artifact.manifest.tokenizer, artifact.tokenizer_file()
     if entry is None or file is None:
         raise InputError(
@@ -41,25 +72,18 @@ def add_tokenizer(writer: GGUFWriter, artifact: Artifact, vocabulary: int) -> No
             where=str(artifact.path),
             hint="use --format compressed-tensors",
         )
-    read = json.loads(file.read_text(encoding="utf-8"))
+    read: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     model = read.get("model") or {}
     split = _split(read)
     if model.get("type") != "BPE" or model.get("byte_fallback") or split is None:
         raise UnsupportedError(
             f"GGUF has no name for this tokenizer ({model.get('type')}): optc writes byte-level "
-            f"BPE that splits texts as {', '.join([*SPLITS.values(), _OWN_SPLIT])} do",
+            f"BPE that splits texts as {', '.join([*SPLITS.values(), _DIGITS, _OWN_SPLIT])} do",
             where=str(file),
-            hint="use --format compressed-tensors",
+            hint="--tokenizer-from FILE takes that of a GGUF file of the same model; or use "
+            "--format compressed-tensors",
         )
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(split)
-    _add_tokens(writer, read, vocabulary)
-    merges = model["merges"]
-    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in merges])
-    _add_ends(writer, entry, read)
-    template = artifact.chat_template()
-    if template:
-        writer.add_chat_template(template)
+    return entry, read, split
 
 
 def _add_tokens(writer: GGUFWriter, read: dict[str, Any], vocabulary: int) -> None:
@@ -98,5 +122,9 @@ def _split(read: dict[str, Any]) -> str | None:
         return None
     if len(steps) == 1:
         return _OWN_SPLIT if steps[0].get("use_regex", True) else None
-    first = steps[0].get("pattern", {}).get("Regex", "") if len(steps) == 2 else ""
-    return None if steps[-1].get("use_regex", True) else SPLITS.get(first)
+    if len(steps) > 2:
+        return None
+    if steps[-1].get("use_regex", True):
+        digits = steps[0].get("type") == "Digits" and steps[0].get("individual_digits")
+        return _DIGITS if digits else None
+    return SPLITS.get(steps[0].get("pattern", {}).get("Regex", ""))

@@ -101,6 +101,12 @@ def convert_checkpoint(
     return found
 
 
+def class_name(name: str, conversion: Conversion) -> str:
+    """The class's name of a parameter that may go by the name of an older class."""
+    renamings = [one for one in conversion.transforms if isinstance(one, WeightRenaming)]
+    return _renamed(name, renamings, [], conversion)[0]
+
+
 def _renamed(
     name: str,
     renamings: Sequence[WeightRenaming],

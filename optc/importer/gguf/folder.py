@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +15,7 @@ from typing import Any
 
 from optc.cache_folder import cache_folder
 from optc.foreign.errors import foreign_errors
+from optc.importer.folders.made_folder import made_folder
 from optc.importer.gguf.file import (
     SUFFIX,
     check_package,
@@ -58,18 +56,10 @@ def gguf_folder(file: Path) -> Path:
     if (folder / "config.json").is_file():
         return folder
     tell("settings and tokenizer of the GGUF file", 0, 0)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
-        _fill(made, files)
-        os.replace(made, folder)
-    except OSError:
-        if not (folder / "config.json").is_file():  # else another process was faster
-            raise
+        return made_folder(folder, lambda made: _fill(made, files))
     finally:
-        shutil.rmtree(made, ignore_errors=True)
         give_back_freed()  # transformers makes texts and lists of the whole vocabulary
-    return folder
 
 
 def making_bytes(file: Path) -> int:

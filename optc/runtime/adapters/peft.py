@@ -6,7 +6,6 @@ A PEFT adapter adds ``scaling * B A x`` to a linear layer, with A [r, K], B [N, 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +17,8 @@ from optc.errors import InputError
 from optc.executable.adapter_spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
 from optc.executable.block_hadamard import block_hadamard
 from optc.foreign.file import read_file
-from optc.runtime.adapters.peft_options import check_options
 from optc.safe_json import JSONError, parse_json
+from optc.sources.peft_options import check_options, scaling_of
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -139,15 +138,7 @@ def _module(
             )
         turned = block_hadamard(down, module.hadamard) if module.hadamard else down
         a[:, index * rank : index * rank + own] = turned.T
-        b[:own, part.start : part.stop] = part.taken(up).T * np.float32(_scaling(name, own, config))
+        b[:own, part.start : part.stop] = part.taken(up).T * np.float32(
+            scaling_of(name, own, config)
+        )
     return ModuleWeights(a, b)
-
-
-def _scaling(name: str, rank: int, config: Mapping[str, Any]) -> float:
-    """As PEFT: patterns match whole layer names or their ends."""
-    alpha = float(config.get("lora_alpha", 8))
-    for pattern, value in (config.get("alpha_pattern") or {}).items():
-        if re.match(rf"(.*\.)?({pattern})$", name):
-            alpha = float(value)
-            break
-    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)

@@ -20,7 +20,13 @@ from optc.export.gguf.settings import add_settings
 from optc.importer.gguf.config import read_gguf_config
 from optc.importer.gguf.file import metadata_of, open_gguf
 from optc.passes.quantize.scheme import Scheme
-from tests.export.engines import VOCABULARY, GivingBackend, weights_of_class, write_giving
+from tests.export.engines import (
+    CANONICALIZE,
+    VOCABULARY,
+    GivingBackend,
+    weights_of_class,
+    write_giving,
+)
 from tests.export.readers import imported_class
 from tests.importer.decoders import build, config_of, error, reference, tokens
 
@@ -102,7 +108,7 @@ def test_an_exported_file_has_the_factors(tmp_path: Path, monkeypatch: pytest.Mo
     backend = GivingBackend(weights_of_class(model, Scheme(4, 32, True)))
     monkeypatch.setattr(registry, "backend", {"toy": backend}.__getitem__)
     config = {**model.config.to_dict(), "architectures": ["LlamaForCausalLM"]}
-    export_artifact(write_giving(tmp_path / "a", config), "gguf", tmp_path / "m.gguf")
+    export_artifact(write_giving(tmp_path / "a", config, CANONICALIZE), "gguf", tmp_path / "m.gguf")
     read = {one.name: one for one in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
     factors = read["rope_freqs.weight"]
     assert (factors.tensor_type.name, list(factors.shape)) == ("F32", [8])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from optc.export.export import Format
     from optc.export.written import Written
 
-_FORMATS = ("gguf", "compressed-tensors")
+_FORMATS = ("gguf", "compressed-tensors", "hf")
 
 
 @click.command("export", short_help="Write an artifact as a checkpoint that other tools read.")
@@ -24,27 +24,42 @@ _FORMATS = ("gguf", "compressed-tensors")
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="A file NAME.gguf, or a folder for compressed-tensors; by default the artifact's name.",
+    help="A file NAME.gguf, or a folder for other formats; by default the artifact's name.",
+)
+@click.option(
+    "--tokenizer-from",
+    type=click.Path(path_type=Path),
+    metavar="FILE.gguf",
+    help="For gguf: a file of the same model, whose tokenizer is taken over.",
 )
 @click.option("--engine", metavar="NAME", help="The engine whose weights are written.")
 @json_option
 def command(
-    artifact: Path, form: Format, output: Path | None, engine: str | None, as_json: bool
+    artifact: Path,
+    form: Format,
+    output: Path | None,
+    tokenizer_from: Path | None,
+    engine: str | None,
+    as_json: bool,
 ) -> None:
-    """Write the weights of ARTIFACT, as quantized as they are, with config and tokenizer.
+    """Write the weights of ARTIFACT, with config and tokenizer.
 
-    Integers stay as they are. What has no equivalent in the format is refused by name, and what
-    is rounded, as scales to float16, is told with the error that was measured.
+    gguf and compressed-tensors keep integers as they are; hf is a plain folder for transformers, in
+    floats. What has no equivalent in the format is refused by name, and what is rounded, as scales
+    to float16, is told with the error that was measured.
     """
     from optc.artifact import Artifact
+    from optc.export.export import check_export
     from optc.system.needs import compile_packages
 
-    opened = Artifact.open(artifact)
+    opened = Artifact.open(artifact, verify="size")
     place = output or _default(opened.path, form)
+    check_export(opened, form, place, engine, tokenizer_from)
+    opened = Artifact.open(artifact)  # every file is read: after all that can be refused at once
     with compile_packages():
         from optc.export.export import export_artifact
 
-        written = export_artifact(opened, form, place, engine)
+        written = export_artifact(opened, form, place, engine, tokenizer_from)
     size = sum(f.stat().st_size for f in ([place] if place.is_file() else place.iterdir()))
     warnings = _warnings(written)
     if as_json:

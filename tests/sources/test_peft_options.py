@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftType, get_peft_model
 
-from optc.errors import InputError
-from optc.runtime.adapters.peft_options import _HARMLESS, check_options
+from optc.errors import InputError, UnsupportedError
+from optc.sources.peft_options import _HARMLESS, _MERGED, check_mergeable, check_options
 
 #: Options of LoraConfig that change what is computed.
 CHANGING = {
@@ -58,6 +58,28 @@ def test_options_that_change_what_is_computed(option: str, value: Any) -> None:
     assert caught.value.message == f"{option}={value!r} is not served"
 
 
+@pytest.mark.parametrize(("option", "value"), [*CHANGING.items(), ("next_years_option", 2)])
+def test_options_that_a_merge_follows(option: str, value: Any) -> None:
+    """`tests/importer/adapted/test_merge.py` merges with each of these."""
+    config = {"peft_type": "LORA", option: value}
+    if option in _MERGED:
+        check_mergeable(config, "file")
+        return
+    with pytest.raises(UnsupportedError) as caught:
+        check_mergeable(config, "file")
+    assert caught.value.message == f"{option}={value!r} is not merged"
+    assert "merge_and_unload" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("kind", [one.value for one in PeftType] + [None, 3])
+def test_only_lora_is_merged(kind: object) -> None:
+    if kind == "LORA":
+        check_mergeable({"peft_type": kind}, "file")
+        return
+    with pytest.raises(UnsupportedError, match=f"an adapter of the kind {kind}, which optc does"):
+        check_mergeable({"peft_type": kind}, "file")
+
+
 @pytest.mark.parametrize("start", _initializations())
 def test_initializations_are_taken_that_leave_the_base_alone(start: Any) -> None:
     """An adapter's A and B fit the weights that PEFT trained them on."""
@@ -81,6 +103,8 @@ def _base_is_left_alone(start: Any) -> bool:
 
 @pytest.mark.parametrize("start", ["pissa", "pissa_niter_16", "next_years", 3])
 def test_the_conversion_is_named(start: object) -> None:
+    with pytest.raises(InputError):
+        check_mergeable({"peft_type": "LORA", "init_lora_weights": start}, "file")
     with pytest.raises(InputError) as caught:
         check_options({"init_lora_weights": start}, "file")
     assert caught.value.where == "file"

@@ -1,0 +1,1 @@
+"""An adapter by PEFT and its base as one model: weights are merged as they are read."""
