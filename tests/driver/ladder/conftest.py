@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from optc import registry
 from tests.support.stub import AheadOfTime, StubBackend
@@ -16,7 +18,7 @@ def model(tmp_path: Path) -> Path:
     folder.mkdir()
     config = {"max_position_embeddings": 64, "num_hidden_layers": 4}
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / "tokenizer.json").write_text("{}")
+    (folder / "tokenizer.json").write_text(Tokenizer(BPE()).to_str())
     return folder
 
 
