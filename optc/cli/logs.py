@@ -30,6 +30,13 @@ def show_log(verbose: int) -> None:
         _attach(_Stderr(), _LEVELS[min(verbose, len(_LEVELS)) - 1])
 
 
+def show_warnings() -> None:
+    """Show warnings and errors of the log on stderr, if nothing shows more: for commands that go on
+    behind them."""
+    if not any(isinstance(handler, _Stderr) for handler in _attached):
+        _attach(_Stderr(), logging.WARNING)
+
+
 def write_log(path: Path) -> None:
     """Append all of the log to a file, with times.
 

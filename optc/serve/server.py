@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 
-from optc.errors import InputError
+from optc.errors import InputError, OptcError
 from optc.logs.logger import logger
 from optc.serve.app import make_app
 from optc.serve.batches.runner import Runner
@@ -66,7 +66,7 @@ class _Server:
         self._settings = settings
         self._listener = listener
         config = uvicorn.Config(
-            make_app(self._service, _write if settings.access_log else None, self._store),
+            make_app(self._service, _Lines() if settings.access_log else None, self._store),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -200,6 +200,19 @@ def _log_failure(task: asyncio.Task[None]) -> None:
         _LOG.error("batches are answered no more", exc_info=error)
 
 
-def _write(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+class _Lines:
+    """Lines on stdout, until nobody reads them any more: requests go on then."""
+
+    def __init__(self) -> None:
+        self._stopped = False
+
+    def __call__(self, line: str) -> None:
+        """Write a line."""
+        if self._stopped:
+            return
+        try:
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+        except (OSError, OptcError) as error:
+            self._stopped = True
+            _LOG.warning("stdout takes no lines any more: %s", error)

@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from optc.cli.streams import EXIT_READER_LEFT
 from tests.runtime.support.artifacts import write_artifact
 from tests.serve.processes import PATIENCE_S, Server, serving
 from tests.serve.toys import TEMPLATE
@@ -179,6 +180,31 @@ def test_a_second_signal_ends_streams_with_an_error(artifact: Path) -> None:
                 list(stream)
         code, _ = server.ended()
     assert code == 0
+
+
+def test_warnings_are_on_stderr_without_being_asked_for(artifact: Path) -> None:
+    with serving(artifact) as server, httpx2.Client(base_url=server.url) as http:
+        body = {"prompt": "hi", "max_tokens": 1, "trace_me": True}
+        for _ in range(2):
+            assert http.post("/v1/completions", json=body).status_code == 200
+        server.terminate()
+        server.ended()
+    text = "".join(server.lines)
+    assert text.count("requests have a field 'trace_me', which is ignored") == 1
+    assert "Traceback" not in text
+
+
+def test_nobody_needs_to_read_the_lines(artifact: Path) -> None:
+    with serving(artifact) as server, httpx2.Client(base_url=server.url) as http:
+        assert server.process.stdout is not None
+        server.process.stdout.close()
+        for _ in range(3):
+            assert http.get("/v1/models").status_code == 200
+        server.terminate()
+        assert server.process.wait(PATIENCE_S) == EXIT_READER_LEFT, "as of every command"
+    text = "".join(server.lines)
+    assert text.count("stdout takes no lines any more") == 1
+    assert "Traceback" not in text
 
 
 def test_an_idle_server_ends_at_once(artifact: Path) -> None:

@@ -11,7 +11,7 @@ import click
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.commands.serving.keys import KEYS, read_keys
 from optc.cli.commands.serving.sources import sources_of
-from optc.cli.logs import note
+from optc.cli.logs import note, show_warnings
 from optc.cli.options import add_options
 from optc.cli.output import print_warnings, visible
 from optc.runtime.settings import ServeSettings
@@ -179,6 +179,7 @@ def command(
     if not settings.keys and not settings.is_loopback:
         text = f"everybody who reaches {settings.host} may ask: --api-key-file or {KEYS} sets keys"
         print_warnings([text])
+    show_warnings()
     table = ModelTable(sources_of(artifacts, model_name, adapter, engines))
     serve(table, settings, lambda address: note(visible(_greeting(address, table.models))))
 
