@@ -58,7 +58,6 @@ class CallReader:
         else:
             called = yield from self._named()
         if called and ends:
-            chars.mark()
             space = yield from chars.skip_space()
             if not (yield from chars.match(ends)) and space:
                 chars.unread(space)
