@@ -72,6 +72,7 @@ class _Server:
             access_log=False,
             server_header=False,
             lifespan="off",
+            ws="none",
             timeout_keep_alive=75,  # longer than most proxies keep theirs
             timeout_graceful_shutdown=_CLOSE_S,
             proxy_headers=False,

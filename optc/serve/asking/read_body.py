@@ -17,6 +17,8 @@ from optc.serve.api_errors import APIError
 T = TypeVar("T")
 #: Bodies of more bytes are read on a thread: shorter ones take less time than that.
 _LONG = 1 << 14
+#: Seconds that a client has to send a body: who sends slowly must not take the room of others.
+_BODY_S = 60
 #: Their schemas are checked, and a grammar may be made of them.
 _TOOLS = b'"tools"'
 #: Characters of a message about a field.
@@ -32,7 +34,7 @@ async def read_body(request: Request, most: int, read: Callable[[dict[str, Any]]
         read: Gets the JSON object.
 
     Raises:
-        APIError: The body is too long or no JSON object, or as of ``read``.
+        APIError: The body is too long, too slow or no JSON object, or as of ``read``.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # a page of another site can send others without asking
@@ -74,7 +76,11 @@ def _read(data: bytes, read: Callable[[dict[str, Any]], T]) -> T:
 
 
 async def _bytes(request: Request, most: int) -> bytes:
-    return b"".join([part async for part in bounded(request, most)])
+    try:
+        async with asyncio.timeout(_BODY_S):
+            return b"".join([part async for part in bounded(request, most)])
+    except TimeoutError as error:
+        raise APIError(408, f"the body took more than {_BODY_S} seconds") from error
 
 
 async def bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:

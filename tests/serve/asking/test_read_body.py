@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
 
+import pytest
+from starlette.requests import Request
+from starlette.types import Message
+
+from optc.serve.api_errors import APIError
+from optc.serve.asking import read_body
 from optc.serve.settings import HTTPSettings, Limits
 from tests.serve.conftest import Api, MakeApi
 
@@ -49,6 +55,19 @@ def test_a_body_that_is_too_long(make_api: MakeApi, chunked: bool) -> None:
     assert answer.status_code == 413
     assert "1000 bytes" in answer.json()["error"]["message"]
     assert api.http.post(PATH, content=b'{"prompt": "hi"}', headers=JSON).status_code == 200
+
+
+def test_a_client_that_sends_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_body, "_BODY_S", 0.01)
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError("nothing comes")
+
+    scope = {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
+    with pytest.raises(APIError) as found:
+        asyncio.run(read_body.read_body(Request(scope, receive), 100, dict))
+    assert found.value.status == 408
 
 
 def test_a_long_body_is_read_on_a_thread(api: Api) -> None:
