@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +10,7 @@ from optc.openai.structures import has_structure
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Chat
 from optc.serve.asking.asked import Asked, Asker
+from optc.serve.asking.messages import for_template
 from optc.serve.asking.read_body import validated
 from optc.serve.asking.sampling import check_completions, fields_of, take_terms
 from optc.serve.asking.tools import (
@@ -36,7 +35,7 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
     model = models.find(body.get("model"))
     tokenizer = check_model(model)
     fields = fields_of(body)
-    messages = with_objects(fields.pop("messages", []))
+    messages = for_template(fields.pop("messages", []), tokenizer.chat_template)
     shows = bool(fields.pop("include_reasoning", True))
     variables = take_variables(fields)
     messages, told = told_in_text(messages, variables, tokenizer)
@@ -67,29 +66,6 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
         replace(reading, shows_thoughts=shows),
         "grammar" in more,
     )
-
-
-def with_objects(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages whose calls have objects as arguments, as templates want them: OpenAI's clients send
-    their JSON text."""
-    found = []
-    for message in messages:
-        calls = message.get("tool_calls")
-        more = {"tool_calls": [_with_object(one) for one in calls]} if calls else {}
-        found.append({**message, **more})
-    return found
-
-
-def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    arguments = function.get("arguments")
-    if isinstance(arguments, dict):
-        return dict(call)
-    try:
-        value = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):  # what a model wrote may be anything
-        return dict(call)
-    return {**call, "function": {**function, "arguments": value}}
 
 
 def _logprobs(fields: dict[str, Any]) -> int | None:

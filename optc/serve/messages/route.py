@@ -12,7 +12,7 @@ from optc.openai.fields import take_variables
 from optc.runtime.handle import Handle
 from optc.serve.answering.streams import cancel_all, check_output
 from optc.serve.answering.turns import turn_events
-from optc.serve.asking.chat import with_objects
+from optc.serve.asking.messages import for_template
 from optc.serve.asking.read_body import read_body
 from optc.serve.asking.tools import told_in_text
 from optc.serve.context import asker_of, service_of
@@ -49,7 +49,7 @@ async def count_tokens(request: Request) -> Response:
         tokenizer = check_model(service.models.find(chat.get("model")))
 
         def count() -> int:
-            given = with_objects(chat["messages"])
+            given = for_template(chat["messages"], tokenizer.chat_template)
             variables = take_variables(dict(chat))
             if chat.get("tool_choice") == "none":
                 variables.pop("tools", None)

@@ -13,7 +13,7 @@ from optc.openai.fields import take_variables
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.answering.token_texts import token_texts
 from optc.serve.api_errors import APIError
-from optc.serve.asking.chat import with_objects
+from optc.serve.asking.messages import for_template
 from optc.serve.asking.read_body import read_body, validated
 from optc.serve.bodies.tokens import DetokenizeBody, TokenizeBody
 from optc.serve.context import service_of
@@ -57,7 +57,8 @@ def _tokenize(body: dict[str, Any], models: ModelTable) -> Work:
         else:
             check_model(model)
             fields = {name: value for name, value in body.items() if value is not None}
-            tokens = tokenizer.encode_chat(with_objects(messages), **take_variables(fields))
+            said = for_template(messages, tokenizer.chat_template)
+            tokens = tokenizer.encode_chat(said, **take_variables(fields))
         found = {"count": len(tokens), "max_model_len": model.engine.max_context, "tokens": tokens}
         if body.get("return_token_strs"):
             found["token_strs"] = [token_texts(tokenizer).text_of(token) for token in tokens]

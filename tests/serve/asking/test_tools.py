@@ -11,7 +11,7 @@ import pytest
 
 from optc.conversations.tools_in_text import tools_in_text
 from optc.runtime.engine import Engine
-from optc.serve.asking.chat import with_objects
+from optc.serve.asking.messages import for_template
 from tests.serve.conftest import Api, MakeApi
 from tests.serve.toys import TEMPLATE, saying, toy_engine
 
@@ -155,7 +155,7 @@ def test_a_template_without_a_place_for_tools(make_api: MakeApi) -> None:
         {"role": "tool", "content": "3", "tool_call_id": "1"},
     ]
     tools = TOOLS[:1]
-    plainly = [{**one, "content": one["content"] or ""} for one in with_objects(seen)]
+    plainly = [{**one, "content": one["content"] or ""} for one in for_template(seen, template)]
     told = tools_in_text(plainly, tools)
     told[1]["content"] = "hi"
     call = f"<tool_call>\n{CALL}\n</tool_call>"
