@@ -105,3 +105,22 @@ def with_numbers(values: Mapping[str, Any]) -> dict[str, Any]:
         return dict(values)
     numbers = {int(key) if key.isdecimal() else key: bias for key, bias in biases.items()}
     return {**values, "logit_bias": numbers}
+
+
+def take_logprobs(changes: dict[str, Any], *, chat: bool) -> dict[str, Any]:
+    """The sampling parameters of what asks for log-probabilities, taken out of ``changes``.
+
+    Raises:
+        InputError: They are of another type.
+    """
+    if chat:
+        wanted, count = changes.pop("logprobs", False), changes.pop("top_logprobs", 0)
+        if wanted is not False and wanted is not True:
+            raise InputError("neither true nor false", where="logprobs", hint="and top_logprobs: 5")
+        return {"logprobs": count} if wanted else {}
+    echo = changes.pop("echo", False)
+    if echo is not False and echo is not True:
+        raise InputError("neither true nor false", where="echo")
+    if not echo or (changes.get("logprobs") is None and changes.get("max_tokens") != 0):
+        return {}
+    return {"prompt_logprobs": changes.get("logprobs") or 0}

@@ -265,6 +265,7 @@ FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/openai": (
         "tests/cli/batch/test_openai_fields.py",
         "tests/cli/batch/test_openai_form.py",
+        "tests/cli/batch/test_openai_logprobs.py",
         "tests/serve/asking/test_sampling.py",
     ),
     "optc/serve": (

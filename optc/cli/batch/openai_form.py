@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from optc.cli.batch.asked import Asked
-from optc.cli.batch.openai_logprobs import of_completion, of_prompt, of_turn
 from optc.errors import InputError, OptcError
-from optc.openai.fields import RENAMED, asked, take_variables
+from optc.openai.fields import RENAMED, asked, take_logprobs, take_variables
+from optc.openai.logprobs import of_completion, of_prompt, of_turn
 from optc.openai.structures import take_structure
 
 if TYPE_CHECKING:
@@ -63,30 +63,11 @@ def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
     changes.pop(wanted, None)
     if "stream" in changes:
         raise InputError("answers in files do not stream", where="stream", hint="leave it out")
-    changes |= _logprobs(changes, chat=url == CHAT)
+    changes |= take_logprobs(changes, chat=url == CHAT)
     changes |= take_structure(changes)
     if url != CHAT:
         return prompt, changes
     return Conversing(prompt, take_variables(changes)), changes
-
-
-def _logprobs(changes: dict[str, Any], *, chat: bool) -> dict[str, Any]:
-    """The sampling parameters of what asks for log-probabilities, taken out of ``changes``.
-
-    Raises:
-        InputError: They are of another type.
-    """
-    if chat:
-        wanted, count = changes.pop("logprobs", False), changes.pop("top_logprobs", 0)
-        if wanted is not False and wanted is not True:
-            raise InputError("neither true nor false", where="logprobs", hint="and top_logprobs: 5")
-        return {"logprobs": count} if wanted else {}
-    echo = changes.pop("echo", False)
-    if echo is not False and echo is not True:
-        raise InputError("neither true nor false", where="echo")
-    if not echo or (changes.get("logprobs") is None and changes.get("max_tokens") != 0):
-        return {}
-    return {"prompt_logprobs": changes.get("logprobs") or 0}
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from optc.openai.logprobs import of_prompt, of_turn
 from optc.runtime.outputs import Completion, Delta, RequestOutput
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 from optc.serve.answering.envelope import Envelope
-from optc.serve.answering.logprobs import of_chat
 from optc.serve.answering.token_texts import token_texts
 from optc.serve.answering.writer import finish_reason
 from optc.serve.asking.asked import Asked
@@ -80,6 +80,8 @@ class ChatWriter:
         }
         if self._token_ids:
             found["token_ids"] = list(completion.token_ids)
+        if output.prompt_logprobs is not None:
+            found["prompt_logprobs"] = of_prompt(output.prompt_logprobs, self._texts.text_of)
         return found
 
     def _read(self, choice: int, text: str, *, ends: bool) -> list[Piece]:
@@ -123,7 +125,9 @@ class ChatWriter:
         }
 
     def _logprobs(self, positions: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
-        return of_chat(positions, self._texts) if positions else None
+        if not positions:
+            return None
+        return of_turn(positions, self._texts.text_of, self._texts.bytes_of)
 
 
 def _begun(piece: CallBegun) -> dict[str, Any]:

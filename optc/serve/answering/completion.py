@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from optc.openai.logprobs import of_completion, of_prompt
 from optc.runtime.outputs import Completion, Delta, RequestOutput
+from optc.runtime.requests.prompts import Chat
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 from optc.serve.answering.envelope import Envelope
-from optc.serve.answering.logprobs import of_completion
 from optc.serve.answering.token_texts import TokenTexts, token_texts
 from optc.serve.answering.writer import finish_reason
 from optc.serve.asking.asked import Asked
@@ -25,12 +26,14 @@ class CompletionWriter:
         self.envelope = Envelope("cmpl", "text_completion", "text_completion", asked.model)
         tokenizer = asked.model.engine.tokenizer
         self._texts: TokenTexts | None = None if tokenizer is None else token_texts(tokenizer)
+        self._asked = asked
         self._token_ids = asked.token_ids
         self._characters: dict[int, int] = {}  # of the tokens of each choice so far
 
     def opening(self, choice: int) -> dict[str, Any] | None:
-        """Nothing: a text begins with its first characters."""
-        return None
+        """The prompt, of texts that begin with it."""
+        prompt = self._prompt(choice)
+        return _choice(choice, prompt, None, None) if prompt else None
 
     def delta(self, choice: int, delta: Delta) -> dict[str, Any] | None:
         """What a delta adds."""
@@ -45,18 +48,38 @@ class CompletionWriter:
     def whole(self, choice: int, completion: Completion, output: RequestOutput) -> dict[str, Any]:
         """A finished text."""
         reason = finish_reason(completion.finish_reason)
-        logprobs = self._logprobs(choice, completion.logprobs or ())
-        found = _choice(choice, completion.text, logprobs, reason)
+        scored, positions = output.prompt_logprobs, completion.logprobs
+        if self._asked.echo and scored is not None and positions is not None and self._texts:
+            tokens = [*output.prompt_token_ids, *completion.token_ids]
+            both = [*scored, *positions]
+            logprobs: object = of_completion(tokens, both, self._texts.text_of)
+        else:
+            logprobs = self._logprobs(choice, positions or ())
+        text = self._prompt(choice) + completion.text
+        found = _choice(choice, text, logprobs, reason)
+        if scored is not None and not self._asked.echo and self._texts:
+            found["prompt_logprobs"] = of_prompt(scored, self._texts.text_of)
         if self._token_ids:
             found["prompt_token_ids"] = list(output.prompt_token_ids)
             found["token_ids"] = list(completion.token_ids)
         return found
 
+    def _prompt(self, choice: int) -> str:
+        """What the text of a choice begins with."""
+        if not self._asked.echo:
+            return ""
+        prompt = self._asked.requests[choice // self._asked.n].prompt
+        tokenizer = self._asked.model.engine.tokenizer
+        if isinstance(prompt, str):
+            return prompt
+        return "" if tokenizer is None or isinstance(prompt, Chat) else tokenizer.decode(prompt)
+
     def _logprobs(self, choice: int, positions: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
         if not positions or self._texts is None:
             return None
         begun = self._characters.get(choice, 0)
-        found = of_completion(positions, self._texts, begun)
+        tokens = [one.token_id for one in positions]
+        found = of_completion(tokens, positions, self._texts.text_of, begun)
         self._characters[choice] = begun + sum(map(len, found["tokens"]))
         return found
 

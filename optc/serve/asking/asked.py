@@ -39,6 +39,7 @@ class Asked:
         token_ids: Give the tokens beside their text.
         unknown: Names of fields that nobody knows.
         reading: How messages are read.
+        echo: Texts begin with their prompts.
         has_grammar: A grammar was made of the tools.
     """
 
@@ -51,3 +52,4 @@ class Asked:
     unknown: tuple[str, ...] = ()
     reading: Reading = field(default_factory=Reading)
     has_grammar: bool = False
+    echo: bool = False

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from optc.openai.fields import take_variables
+from optc.openai.fields import take_logprobs, take_variables
 from optc.openai.structures import has_structure
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Chat
+from optc.serve.api_errors import APIError
 from optc.serve.asking.asked import Asked, Asker
 from optc.serve.asking.messages import for_template
 from optc.serve.asking.read_body import validated
@@ -36,6 +37,8 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
     tokenizer = check_model(model)
     fields = fields_of(body)
     messages = for_template(fields.pop("messages", []), tokenizer.chat_template)
+    if "echo" in fields:
+        raise APIError(400, "echo is not supported in chats: leave it out", "echo")
     shows = bool(fields.pop("include_reasoning", True))
     variables = take_variables(fields)
     messages, told = told_in_text(messages, variables, tokenizer)
@@ -43,7 +46,7 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
     if body.get("parallel_tool_calls") is False:
         reading = replace(reading, most_calls=1)
     reading, must_call = take_choice(fields, reading)
-    more: dict[str, Any] = {"logprobs": _logprobs(fields)}
+    more: dict[str, Any] = take_logprobs(fields, chat=True)
     if must_call:
         more["grammar"] = grammar_of(reading, tokenizer, messages, variables)
     elif reading.tools and not has_structure(fields):
@@ -66,10 +69,3 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
         replace(reading, shows_thoughts=shows),
         "grammar" in more,
     )
-
-
-def _logprobs(fields: dict[str, Any]) -> int | None:
-    """``logprobs`` of the runtime: how many of the likeliest tokens."""
-    wanted = fields.pop("logprobs", False)
-    top = fields.pop("top_logprobs", None)
-    return (top or 0) if wanted else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from optc.openai.fields import take_logprobs
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Prompt
 from optc.serve.asking.asked import Asked, Asker
@@ -24,7 +25,8 @@ def ask_completion(body: dict[str, Any], models: ModelTable, asker: Asker, limit
     model = models.find(body.get("model"))
     fields = fields_of(body)
     prompts = _listed(fields.pop("prompt", ""))
-    terms = take_terms(fields, body, model, asker, limits)
+    echo = bool(fields.get("echo"))
+    terms = take_terms(fields, body, model, asker, limits, **take_logprobs(fields, chat=False))
     check_completions(len(prompts), terms.params.n, limits)
     requests = [GenerationRequest(one, terms.params, **terms.served) for one in prompts]
     return Asked(
@@ -35,6 +37,7 @@ def ask_completion(body: dict[str, Any], models: ModelTable, asker: Asker, limit
         terms.usage,
         terms.token_ids,
         terms.unknown,
+        echo=echo,
     )
 
 

@@ -76,6 +76,9 @@ def take_terms(
         OptcError: A value is out of its range.
     """
     stream = bool(fields.pop("stream", False))
+    if stream and ("prompt_logprobs" in fields or more.get("prompt_logprobs") is not None):
+        name = "prompt_logprobs" if "prompt_logprobs" in fields else "echo"
+        raise APIError(400, "log-probabilities of prompts do not stream: leave stream out", name)
     usage = _usage(body.get("stream_options"), stream)
     served = {
         "salt": _salt(asker.salt, fields.pop("cache_salt", "")),

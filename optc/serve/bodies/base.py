@@ -71,4 +71,5 @@ class SamplingBody(Body):
     cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     deadline_s: float | None = None
     return_token_ids: bool | None = None
+    prompt_logprobs: int | None = None
     user: str | None = None

@@ -10,3 +10,4 @@ class CompletionBody(SamplingBody):
 
     prompt: str | list[str] | Tokens | list[Tokens]
     logprobs: int | None = None
+    echo: bool | None = None

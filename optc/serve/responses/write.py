@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from optc.openai.logprobs import of_turn
 from optc.runtime.outputs import Delta, RequestOutput
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
-from optc.serve.answering.logprobs import of_chat
 from optc.serve.answering.token_texts import token_texts
 from optc.serve.answering.turns import Change, Item, Turn, named_event
 from optc.serve.answering.usage import usage_of
@@ -145,7 +145,7 @@ class ResponseWriter:
         """All of them to the text, if there is one."""
         texts = [one for one in items if one["type"] == "message"]
         if texts and self._logprobs:
-            found = of_chat(self._logprobs, self._texts)["content"]
+            found = of_turn(self._logprobs, self._texts.text_of, self._texts.bytes_of)["content"]
             texts[-1]["content"][0]["logprobs"] = found
 
     def _response(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 from optc.conversations.tools_in_text import tools_in_text
 from optc.runtime.engine import Engine
+from optc.serve.asking import tools
 from optc.serve.asking.messages import for_template
 from tests.serve.conftest import Api, MakeApi
 from tests.serve.toys import TEMPLATE, saying, toy_engine
@@ -137,6 +138,7 @@ def test_one_call_where_one_is_wanted(make_api: MakeApi) -> None:
 def test_an_unknown_format_leaves_calls_in_the_text(
     make_api: MakeApi, caplog: pytest.LogCaptureFixture
 ) -> None:
+    tools._note_unknown.cache_clear()  # another test may have been told before
     engine = saying("[add(x=1)]", [USER], tools=TOOLS)
     with caplog.at_level(logging.WARNING, "optc.serve"):
         message, reason = answers(make_api({"toy": engine}), temperature=0)

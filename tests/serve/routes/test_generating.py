@@ -182,6 +182,44 @@ def test_logprobs_of_completions(api: Api) -> None:
         assert [one for part in parts if part for one in part[key]] == whole[key]
 
 
+@pytest.mark.parametrize("prompt", ["hi there", [70, 80, 90], ["hi", "ho"]])
+@pytest.mark.parametrize("new", [0, 3])
+def test_echoed_prompts_and_their_scores(api: Api, prompt: Any, new: int) -> None:
+    params = optc.SamplingParams(max_tokens=new, seed=3, logprobs=2, prompt_logprobs=2)
+    prompts = prompt if isinstance(prompt[0], str) and isinstance(prompt, list) else [prompt]
+    outputs = api.engine.generate(prompts, params)
+    body = {"prompt": prompt, "max_tokens": new, "seed": 3, "logprobs": 2, "echo": True}
+    choices = api.post(COMPLETIONS, **body)["choices"]
+    for choice, output, text in zip(choices, outputs, prompts, strict=True):
+        assert output.prompt_logprobs is not None
+        assert output.logprobs is not None
+        said = text if isinstance(text, str) else api.engine.tokenizer.decode(text)  # type: ignore[union-attr]
+        assert choice["text"] == said + output.text
+        scores = [one and one.logprob for one in [*output.prompt_logprobs, *output.logprobs]]
+        assert choice["logprobs"]["token_logprobs"] == scores
+        assert len(choice["logprobs"]["tokens"]) == output.prompt_tokens + new
+    assert "stream" in api.error(COMPLETIONS, **body, stream=True)["message"]
+
+
+def test_an_echo_streams_without_scores(api: Api) -> None:
+    body = {"prompt": ["hi", "ho"], "max_tokens": 4, "seed": 3, "n": 2, "echo": True}
+    whole = {one["index"]: one["text"] for one in api.post(COMPLETIONS, **body)["choices"]}
+    assert [whole[index][:2] for index in range(4)] == ["hi", "hi", "ho", "ho"]
+    assert texts(api.stream(COMPLETIONS, **body), "text") == whole
+    assert api.error(CHAT, messages=[USER], echo=True)["param"] == "echo"
+
+
+def test_scores_of_prompts_by_their_own_name(api: Api) -> None:
+    for path, prompt in ((COMPLETIONS, {"prompt": "hi"}), (CHAT, {"messages": [USER]})):
+        found = api.post(path, **prompt, prompt_logprobs=1, max_tokens=1)
+        scores = found["choices"][0]["prompt_logprobs"]
+        assert scores[0] is None
+        assert len(scores) == found["usage"]["prompt_tokens"]
+        assert all(
+            {"logprob", "rank", "decoded_token"} == set(next(iter(s.values()))) for s in scores[1:]
+        )
+
+
 def test_logprobs_of_chats(api: Api) -> None:
     params = optc.SamplingParams(max_tokens=5, seed=3, logprobs=2)
     output = api.engine.chat([USER], params)
