@@ -29,11 +29,15 @@ class Server:
         process: It.
         url: Where it listens.
         lines: What it printed on stderr so far.
+        logged: Lines of its access log so far.
+        reading: Reads them meanwhile: a pipe that is full would hold the server up.
     """
 
     process: subprocess.Popen[str]
     url: str = ""
     lines: list[str] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
+    reading: threading.Thread | None = None
 
     def terminate(self) -> None:
         """Send SIGTERM."""
@@ -42,13 +46,23 @@ class Server:
     def ended(self) -> tuple[int, list[dict[str, Any]]]:
         """Its exit code and the lines of its access log, once it has ended."""
         code = self.process.wait(PATIENCE_S)
-        assert self.process.stdout is not None
-        return code, [json.loads(line) for line in self.process.stdout]
+        assert self.reading is not None
+        self.reading.join()
+        return code, [json.loads(line) for line in self.logged]
 
 
 @contextmanager
-def serving(*arguments: object, step_s: float = 0.0, **variables: str) -> Iterator[Server]:
-    """A server of toys with these arguments of ``optc serve``."""
+def serving(
+    *arguments: object, step_s: float = 0.0, reads: bool = True, **variables: str
+) -> Iterator[Server]:
+    """A server of toys with these arguments of ``optc serve``.
+
+    Args:
+        arguments: Of the command.
+        step_s: How long each step takes.
+        reads: Read its access log.
+        variables: Of its environment.
+    """
     command = [sys.executable, "-m", "tests.support.children.serve_toy", "serve", "--port", "0"]
     process = subprocess.Popen(
         [*command, *map(str, arguments)],
@@ -69,12 +83,18 @@ def serving(*arguments: object, step_s: float = 0.0, **variables: str) -> Iterat
         assert server.url, "".join(server.lines)
         drain = threading.Thread(target=lambda: server.lines.extend(process.stderr or ()))
         drain.start()
+        if reads:
+            read = lambda: server.logged.extend(process.stdout or ())  # noqa: E731
+            server.reading = threading.Thread(target=read)
+            server.reading.start()
         yield server
     finally:
         process.kill()
         process.wait()
         if server.url:
             drain.join()
+        if server.reading is not None:
+            server.reading.join()
         process.stderr.close()
         if process.stdout is not None:
             process.stdout.close()

@@ -195,7 +195,7 @@ def test_warnings_are_on_stderr_without_being_asked_for(artifact: Path) -> None:
 
 
 def test_nobody_needs_to_read_the_lines(artifact: Path) -> None:
-    with serving(artifact) as server, httpx2.Client(base_url=server.url) as http:
+    with serving(artifact, reads=False) as server, httpx2.Client(base_url=server.url) as http:
         assert server.process.stdout is not None
         server.process.stdout.close()
         for _ in range(3):
