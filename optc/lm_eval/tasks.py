@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,25 @@ def evaluate_tasks(artifact: Path, wanted: WantedTasks, **serve: Any) -> dict[st
         UnavailableError: lm-eval is not installed, or what a task needs besides.
         OptcError: The artifact cannot be loaded.
     """
-    for name, value in (_OFFLINE if sys.stderr.isatty() else _OFFLINE | _SILENT).items():
-        os.environ.setdefault(name, value)
+    with _quietly():
+        return _evaluate(artifact, wanted, serve)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """The environment in which Hugging Face's packages fetch nothing, unless it says otherwise
+    already; afterwards as it was."""
+    wanted = _OFFLINE if sys.stderr.isatty() else _OFFLINE | _SILENT
+    added = [name for name in wanted if name not in os.environ]
+    os.environ.update({name: wanted[name] for name in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def _evaluate(artifact: Path, wanted: WantedTasks, serve: Mapping[str, Any]) -> dict[str, Any]:
     with eval_packages():
         from lm_eval.evaluator import simple_evaluate
         from lm_eval.tasks import TaskManager

@@ -12,6 +12,7 @@ REQUIRED = {
     "adapters",
     "allocate-activations",
     "allocate-bits",
+    "allocate-kv",
     "balance-keys",
     "calibrate",
     "canonicalize",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,14 @@ def test_what_is_asked_reaches_lm_eval_and_results_are_shown(
     shown = " ".join(optc(*call).out.split())
     assert "a acc 0.25 0.0125 8" in shown
     assert "f1" in shown
+
+
+def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TQDM_DISABLE")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    with tasks._quietly():
+        assert os.environ["HF_HUB_OFFLINE"] == "0"
+        assert os.environ["HF_DATASETS_OFFLINE"] == "1"
+    assert [os.environ.get(name) for name in names] == ["0", None, None]

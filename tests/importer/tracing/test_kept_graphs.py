@@ -9,7 +9,6 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 import torch
-import transformers
 from onnx_ir.tensor_adapters import TorchTensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import LlamaConfig, MistralConfig, PretrainedConfig
@@ -64,7 +63,7 @@ def test_what_a_graph_is_exported_from_is_its_name(monkeypatch: pytest.MonkeyPat
     names = {same, _path(LlamaConfig(**(small | {"hidden_size": 24})))}
     names |= {_path(LlamaConfig(**small, rms_norm_eps=1e-5)), _path(MistralConfig(**small))}
     with monkeypatch.context() as patch:
-        patch.setattr(transformers, "__version__", "0.0")
+        patch.setattr("optc.importer.tracing.kept_graphs.transformers.__version__", "0.0")
         names.add(_path(LlamaConfig(**small)))
     monkeypatch.setattr(kept_graphs, "code_digest", lambda: "other code")
     names.add(_path(LlamaConfig(**small)))
