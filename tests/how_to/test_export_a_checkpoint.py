@@ -21,6 +21,7 @@ def test_the_page_runs(
     made = kinds["qwen3"]
     monkeypatch.setattr(registry, "backend", {"toy": made.backend}.__getitem__)
     shutil.copytree(made.artifact.path, tmp_path / "artifacts/model")
-    assert run_page("export-a-checkpoint", optc, tmp_path, monkeypatch, {}) == 2
+    assert run_page("export-a-checkpoint", optc, tmp_path, monkeypatch, {}) == 3
+    assert (tmp_path / "model-folder/config.json").is_file()
     assert (tmp_path / "model.gguf").is_file()
     assert (tmp_path / "model-packed/config.json").is_file()
