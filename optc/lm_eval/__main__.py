@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 from optc.errors import OptcError
-from optc.lm_eval.needs import eval_packages
+from optc.system.needs import eval_packages
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError, UnavailableError
-from optc.lm_eval.needs import eval_packages
 from optc.suggest import nearest
+from optc.system.needs import eval_packages
 
 #: Where Hugging Face's packages are not told otherwise, they fetch nothing.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}

@@ -1,4 +1,4 @@
-"""What needs packages beyond the runtime's says so where they are not installed."""
+"""Missing packages of extras become errors that say how to get them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def serve_packages() -> Iterator[None]:
         UnavailableError: A package of the ``serve`` extra is not installed.
     """
     with _packages("serve"):
+        yield
+
+
+@contextmanager
+def eval_packages() -> Iterator[None]:
+    """The same for lm-eval.
+
+    Raises:
+        UnavailableError: A package of the ``eval`` extra is not installed.
+    """
+    with _packages("eval"):
         yield
 
 

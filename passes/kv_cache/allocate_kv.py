@@ -15,6 +15,7 @@ from optc.executable.executable import Int32
 from optc.ir.linear import find_linears
 from optc.passes.kv_cache.int4_losses import attentions_of, int4_losses
 from optc.passes.kv_cache.kv_cache import KVCache
+from optc.passes.kv_cache.layer_pools import layer_of
 from optc.passes.quantize.budget.estimates import nearest_alike, runs_within
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.reads_text import ReadsText, some_windows
@@ -95,6 +96,7 @@ class AllocateKV(ReadsText):
 
         Raises:
             InputError: There is none, or the text or the tokenizer cannot be used.
+            UnsupportedError: Heads have a width that int4 pools do not take.
         """
         layers = self._free(model, later)
         if not self._most(layers):
@@ -126,6 +128,7 @@ class AllocateKV(ReadsText):
 
         Raises:
             InputError: No later pass makes pools.
+            UnsupportedError: Heads have a width that int4 pools do not take.
         """
         cache = next((one for one in later if isinstance(one, KVCache)), None)
         if cache is None:
@@ -136,8 +139,11 @@ class AllocateKV(ReadsText):
             )
         if cache.int8_layers:
             return []
-        kept = [cache.kept_of(node, at) for at, node in enumerate(attentions_of(model))]
-        return [at for at, one in enumerate(kept) if one.dtype == "int4"]
+        nodes = attentions_of(model)
+        free = [at for at, node in enumerate(nodes) if cache.kept_of(node, at).dtype == "int4"]
+        for at in free:
+            layer_of(nodes[at], 0, "int4")  # refuses widths before anything is measured
+        return free
 
     def _most(self, layers: Sequence[int]) -> int:
         return int(self.int8_share * len(layers))

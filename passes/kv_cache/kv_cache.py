@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import onnx_ir as ir
@@ -68,7 +68,8 @@ class KVCache(Pass):
             instead: their memory does not grow with the context, and int4 would lose much for
             little. 0: none.
         int8_layers: With int4 pools, numbers of attentions, in graph order from 0, that have int8
-            pools alone instead; ``allocate-kv`` finds those that lose most.
+            pools alone instead; ``allocate-kv`` finds those that lose most. A model of the first
+            layers of another one ignores the others.
     """
 
     name: ClassVar[str] = "kv-cache"
@@ -112,19 +113,12 @@ class KVCache(Pass):
             raise InputError("int8_layers has a negative number", where=f"pass {self.name}")
 
     def requires(self, model: ir.Model) -> None:
-        """The model has at least one attention, and those that ``int8_layers`` names.
+        """The model has at least one attention.
 
         Raises:
-            InputError: It has none, or not so many.
+            InputError: It has none.
         """
-        count = sum(is_op(node, "Attention", domain=DOMAIN) for node in model.graph)
-        if count and (strange := [layer for layer in self.int8_layers if layer >= count]):
-            raise InputError(
-                f"int8_layers names layer {strange[0]}",
-                where="pass kv-cache",
-                hint=f"the model's layers are 0 to {count - 1}",
-            )
-        if not count:
+        if not any(is_op(node, "Attention", domain=DOMAIN) for node in model.graph):
             raise InputError(
                 "the model has no optc::Attention",
                 where="pass kv-cache",
@@ -180,11 +174,6 @@ class KVCache(Pass):
             return kept_of(node, self.dtype)
         alone = number in self.int8_layers
         return kept_of(node, self.dtype, self.recent, self.int8_window, int8=alone)
-
-    def for_part(self, part: ir.Model) -> KVCache:
-        """The pass for a model of some of the first layers."""
-        count = sum(is_op(node, "Attention", domain=DOMAIN) for node in part.graph)
-        return replace(self, int8_layers=tuple(n for n in self.int8_layers if n < count))
 
 
 def _label(node: ir.Node) -> str:

@@ -40,7 +40,7 @@ def test_lm_eval_that_is_not_installed_is_one_message(
     monkeypatch.setitem(sys.modules, "lm_eval.evaluator", None)
     found = optc("eval", talker, "--tasks", "a")
     assert found.code == 3
-    assert found.err.startswith("error: lm-eval: the package 'lm_eval")
+    assert found.err.startswith("error: optc: the package 'lm_eval")
     assert "is not installed (pip install 'optc[eval]')" in found.err
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.errors import InputError
+from optc.errors import InputError, UnsupportedError
 from optc.forms.ragged import RaggedStep
 from optc.passes.kv_cache import allocate_kv as module
 from optc.passes.kv_cache.allocate_kv import AllocateKV, twice
@@ -160,11 +160,32 @@ def test_without_pools_there_is_nothing_to_choose_for() -> None:
     assert caught.value.where == "pass allocate-kv"
 
 
-def test_layers_that_are_none_are_refused_and_a_part_keeps_its_own() -> None:
-    with pytest.raises(InputError, match="int8_layers names layer 4") as caught:
-        Pipeline((KVCache(dtype="int4", int8_layers=(1, 4)),)).run(dense_model(SHAPE))
-    assert "0 to 3" in caught.value.hint
+@pytest.mark.parametrize("head_dim", [16, 24, 48])
+def test_widths_that_int4_does_not_take_are_refused_before_anything_is_measured(
+    measured: list[list[int]], head_dim: int
+) -> None:
+    shape = Dense(hidden=64, heads=2, head_dim=head_dim, inner=64, windows=(0, 0))
+    for read in (True, False):
+        with pytest.raises(UnsupportedError, match="multiples of 32"):
+            Pipeline((allocate(int8_share=0.5), INT4)).run(dense_model(shape), read=read)
+    assert measured == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_draft_of_the_first_layers_has_the_types_of_the_whole(
+    measured: list[list[int]], count: int
+) -> None:
+    whole, part = (
+        dense_model(Dense(hidden=64, heads=2, head_dim=32, inner=64, windows=(0,) * n))
+        for n in (4, count)
+    )
+    pipeline = Pipeline((allocate(int8_share=0.5), INT4))
+    settled = pipeline.settled(pipeline.run(whole))
+    Pipeline(tuple(one.for_part(part) for one in settled.passes)).run(part)
+    assert pools(part) == pools(whole)[:count]
+    assert len(measured) == 1
+
+
+def test_a_layer_before_the_first_is_refused() -> None:
     with pytest.raises(InputError, match="negative number"):
         KVCache(int8_layers=(-1,))
-    part = dense_model(Dense(hidden=64, heads=2, head_dim=32, inner=64, windows=(0, 0)))
-    assert KVCache(int8_layers=(1, 2)).for_part(part).int8_layers == (1,)
