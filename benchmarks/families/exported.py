@@ -1,4 +1,4 @@
-"""Which types of models `optc export --format hf` writes: transformers' logits before and after.
+"""Exports every type of model by `optc export --format hf`: transformers' logits before and after.
 
 ``python -m benchmarks.families.exported [TYPE …]`` builds a tiny model of each type that the survey
 proved, runs import and passes of ``fp32``, exports the weights of the graph, loads the folder with

@@ -1,4 +1,4 @@
-"""What the importer says of a type by the kinds of its layers alone."""
+"""The importer's answer to a type, by the kinds of its layers alone."""
 
 from __future__ import annotations
 

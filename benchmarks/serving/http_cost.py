@@ -1,4 +1,4 @@
-"""What does HTTP cost? Tokens a second and the time between chunks, with `optc serve` and without.
+"""The cost of HTTP: tokens a second and the time between chunks, with `optc serve` and without.
 
     python -m benchmarks.serving.http_cost ARTIFACT [--clients 16] [--rounds 5] [--json FILE]
         [--chunk-interval 0.02]

@@ -39,7 +39,7 @@ _TURNED_AWAY_S = 0.2
 
 @dataclass
 class Run:
-    """What happened.
+    """The outcome of a run.
 
     Attributes:
         texts: Those that were read to the end, by the seed of their request.
@@ -114,7 +114,7 @@ async def soak(
 
 
 def asked(number: int) -> dict[str, Any]:
-    """What a request asks for: of some, prompts begin alike."""
+    """The body of a request: of some, prompts begin alike."""
     rng = random.Random(number)
     tokens = [100 + number % 5] * 24 + [rng.randrange(100, 400) for _ in range(rng.randint(1, 40))]
     return {"prompt": tokens, "max_tokens": rng.randint(8, 96), "seed": number, "temperature": 0.8}
@@ -159,7 +159,7 @@ def request(route: str, body: object = None) -> bytes:
 
 
 async def gauges(address: tuple[str, int]) -> dict[str, float]:
-    """What the server says that it holds."""
+    """The requests and blocks that the server says it holds."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(request("GET /metrics"))
     text = (await reader.read()).decode()

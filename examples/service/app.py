@@ -36,7 +36,7 @@ class Question(BaseModel):
     temperature: float = Field(0.0, ge=0.0, le=2.0)
 
     def params(self) -> optc.SamplingParams:
-        """What the engine reads of it."""
+        """The part that the engine reads."""
         return optc.SamplingParams(max_tokens=self.max_tokens, temperature=self.temperature)
 
 
@@ -86,14 +86,14 @@ async def _disconnected(request: Request) -> None:
 
 @app.get("/health")
 async def health() -> JSONResponse:
-    """Whether the process should go on: its engine has not failed."""
+    """The process should go on: its engine has not failed."""
     state = app.state.engine.health()
     return JSONResponse(state.to_json(), 200 if state.alive else 503)
 
 
 @app.get("/ready")
 async def ready() -> JSONResponse:
-    """Whether one more request may be sent here now."""
+    """One more request may be sent here now."""
     state = app.state.engine.health()
     return JSONResponse(state.to_json(), 200 if state.ready else 503)
 

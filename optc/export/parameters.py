@@ -129,7 +129,7 @@ def as_floats(weight: Weight) -> LazyWeight:
 
 
 def _own(origin: Origin, rows: Ints, shape: tuple[int, ...]) -> Ints:
-    """What rows of a weight are in a parameter; columns are counted through all experts."""
+    """The places of a weight's rows in a parameter; columns are counted through all experts."""
     if origin.kind is not Kind.COLUMNS:
         return origin.index[rows]
     return origin.first[rows] // shape[-2] * shape[-1] + origin.index[rows]

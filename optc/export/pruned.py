@@ -28,7 +28,7 @@ _LAYER = re.compile(r"(^|\.)(layers|h|blocks)\.(\d+)\.")
 
 
 def pruned_source(artifact: Artifact, engine: EngineEntry, names: Iterable[str]) -> Source:
-    """What was compiled, with the config of what is left of it.
+    """The compiled model, with the config of the part that is left.
 
     Args:
         artifact: The artifact.

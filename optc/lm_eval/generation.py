@@ -1,4 +1,4 @@
-"""What lm-eval's tasks ask of a generation, as sampling parameters."""
+"""The demands of lm-eval's tasks on a generation, as sampling parameters."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class OptcLM(TemplateLM):
 
     @property
     def prefix_token_id(self) -> int:
-        """What a text without a context is scored behind."""
+        """The tokens that a text without a context is scored behind."""
         if self.options.prefix_token_id is not None:
             return self.options.prefix_token_id
         bos = self.tokenizer.special_tokens.get("bos_token")

@@ -16,7 +16,7 @@ _OF_EVERY_MODEL = frozenset({"batch_size", "max_batch_size", "device"})
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How texts become requests.
+    """The options by which texts become requests.
 
     Attributes:
         max_length: Most tokens that the model reads of a request; None is what the engine holds

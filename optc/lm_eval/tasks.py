@@ -23,7 +23,7 @@ _STDERR = "_stderr"
 
 @dataclass(frozen=True)
 class WantedTasks:
-    """What is to be scored.
+    """The tasks to score.
 
     Attributes:
         names: Tasks, groups or tags of lm-eval, or paths of a task's YAML file.

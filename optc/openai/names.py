@@ -1,4 +1,4 @@
-"""Which fields of requests are followed, and which are known and cannot be."""
+"""Fields of requests that are followed, and those that are known and cannot be."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _FORMATS = "text, json_object, json_schema"
 
 
 def take_structure(fields: dict[str, Any]) -> dict[str, Any]:
-    """What the output must look like, as sampling parameters; it is taken out of ``fields``.
+    """The form that the output must have, as sampling parameters; it is taken out of ``fields``.
 
     Raises:
         InputError: It is described in a form that is not known, or twice.
@@ -34,7 +34,7 @@ def take_structure(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_structure(fields: Mapping[str, Any]) -> bool:
-    """Whether the output must look like something.
+    """True if the output must have some form.
 
     Raises:
         InputError: As of `take_structure`.

@@ -102,7 +102,7 @@ class Pass:
 
     @classmethod
     def has(cls, effects: Effect) -> bool:
-        """Whether it has one of ``effects``."""
+        """True if it has one of ``effects``."""
         return bool(cls.effects & effects)
 
     def requires(self, model: ir.Model) -> None:

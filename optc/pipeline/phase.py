@@ -6,7 +6,7 @@ from enum import Flag, IntEnum, auto
 
 
 class Phase(IntEnum):
-    """What a pass is for, in the order in which a recipe usually does it.
+    """The purpose of a pass, in the order in which a recipe usually does it.
 
     Passes that a compile adds to a recipe (``--budget``, ``--trained``, a draft's pruning) are put
     behind the phases that must come before them. An order that would be wrong is refused by the
@@ -44,7 +44,7 @@ class Phase(IntEnum):
 
 
 class Effect(Flag):
-    """What holds of a model behind a pass, or what a pass needs."""
+    """Properties of a model behind a pass, and needs of a pass."""
 
     NONE = 0
     READS_TEXT = auto()

@@ -38,7 +38,7 @@ class Pipeline:
     required: frozenset[str] = frozenset()
 
     def has(self, effects: Effect) -> bool:
-        """Whether a pass has one of ``effects``."""
+        """True if a pass has one of ``effects``."""
         return any(one.has(effects) for one in self.passes)
 
     def behind(self, phase: Phase) -> int:

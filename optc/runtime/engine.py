@@ -185,8 +185,8 @@ class Engine:
     def score(
         self, context: Prompt, continuation: str | Sequence[int], **terms: Unpack[RequestTerms]
     ) -> Score:
-        """How likely a continuation is behind a context: its log-probability under the model's
-        own distribution, and whether greedy decoding would write it.
+        """The likelihood of a continuation behind a context: its log-probability under the
+        model's own distribution, and whether greedy decoding would write it.
 
         Args:
             context: Text, token ids or a conversation (`optc.Chat`).

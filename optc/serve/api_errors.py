@@ -72,7 +72,7 @@ def later(status: int, message: str, code: str | None = None) -> APIError:
 
 
 def of_error(error: OptcError) -> APIError:
-    """What a client is told of an error of the runtime: nothing that it did is a 5xx."""
+    """The error that a client is told for one of the runtime: nothing that it did is a 5xx."""
     if isinstance(error, BusyError):
         return later(429, "too many requests wait; ask again later", "rate_limit_exceeded")
     if isinstance(error, EngineError):

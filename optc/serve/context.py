@@ -1,4 +1,4 @@
-"""What a route finds in its request: the service, and who asks."""
+"""The service and the client in a request's scope."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def service_of(request: Request) -> Service:
 
 
 def asker_of(request: Request) -> Asker:
-    """Who asks, as the guards have found."""
+    """The client that asks, as the guards have found."""
     return cast(Asker, request.scope.get(ASKER, Asker()))

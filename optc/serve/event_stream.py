@@ -74,7 +74,7 @@ class EventStream(Response):
 
 
 async def unless_left(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` gives, which is cancelled when the client leaves.
+    """The result of ``work``, which is cancelled when the client leaves.
 
     Args:
         receive: Of a request whose body has been read.

@@ -1,4 +1,4 @@
-"""What Prometheus is told: the engines' counters under vLLM's names, and requests of HTTP.
+"""Metrics for Prometheus: the engines' counters under vLLM's names, and requests of HTTP.
 
 The names behind the prefix are those of vLLM, so that boards and routers that read its metrics read
 these. No label comes from a request.

@@ -21,7 +21,7 @@ _NAMES, _CHARACTERS = 256, 64
 
 
 class Service:
-    """What the routes of a server share.
+    """The state that the routes of a server share.
 
     Args:
         models: Its models.

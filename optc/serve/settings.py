@@ -11,7 +11,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a request may ask for at most; more is refused with what is allowed.
+    """The most that a request may ask for; more is refused with what is allowed.
 
     Attributes:
         body_bytes: Of its body.
@@ -32,7 +32,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class HTTPSettings:
-    """How a server listens and whom it lets in.
+    """The address of a server, its guards and its limits.
 
     Attributes:
         host: Address to listen at.

@@ -19,7 +19,7 @@ _CONFIG_BYTES = 1 << 20
 
 
 def is_adapter(names: Collection[str], weights: Collection[str]) -> bool:
-    """Whether a folder is an adapter, and not a model with one beside it.
+    """True for a folder that is an adapter, and not a model with one beside it.
 
     Args:
         names: Of its files.

@@ -125,7 +125,7 @@ def _check_initialization(config: Mapping[str, Any], where: str) -> None:
 
 
 def scaling_of(name: str, rank: int, config: Mapping[str, Any]) -> float:
-    """What B A of the layer ``name`` is multiplied by. As PEFT: patterns match whole names of
+    """The factor of B A of the layer ``name``. As in PEFT, patterns match whole names of
     layers or their ends."""
     alpha = float(config.get("lora_alpha", 8))
     for pattern, value in (config.get("alpha_pattern") or {}).items():

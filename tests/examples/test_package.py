@@ -39,7 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def optc(site: Path, *arguments: object) -> Any:
-    """What a command prints with ``--json``."""
+    """The JSON that a command prints with ``--json``."""
     done = subprocess.run(
         [sys.executable, "-m", "optc", *map(str, arguments), "--json"],
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{site}"},

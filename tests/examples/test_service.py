@@ -44,7 +44,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @dataclass
 class Reply:
-    """What came back; the client leaves once ``leave`` says so of the bytes so far."""
+    """The answer; the client leaves once ``leave`` says so of the bytes so far."""
 
     leave: Callable[[bytes], bool] = lambda _: False
     status: int = 0

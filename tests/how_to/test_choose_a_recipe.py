@@ -33,7 +33,7 @@ def rows(text: str, heading: str) -> list[list[str]]:
 
 
 def measured() -> dict[str, list[str]]:
-    """What the results say of a model and a recipe, in the order of `HEADINGS`."""
+    """The results of a model and a recipe, in the order of `HEADINGS`."""
     head, *lines = rows(RESULTS, "## The recipes as they ship")
     found = {line[0]: [line[head.index(name)] for name in HEADINGS] for line in lines}
     ships = {line[0]: line[2] for line in rows(RESULTS, "| Gemma 3 |")[1:]}

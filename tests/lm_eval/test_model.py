@@ -24,7 +24,7 @@ LENGTH = 200
 
 
 class Asked(NamedTuple):
-    """What models read of lm-eval's requests."""
+    """The token ids that models read of lm-eval's requests."""
 
     args: tuple[Any, ...]
 

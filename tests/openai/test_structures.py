@@ -1,4 +1,4 @@
-"""What an output must look like, in OpenAI's form and in vLLM's."""
+"""Forms of outputs, as OpenAI and vLLM spell them."""
 
 from __future__ import annotations
 

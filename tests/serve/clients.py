@@ -26,5 +26,5 @@ def anthropic_client(api: Api, **options: Any) -> Any:
 
 
 def _http(api: Api) -> httpx2.Client:
-    """What both take: a client of httpx2, whose transport is the application."""
+    """A client of httpx2, whose transport is the application, as both take it."""
     return httpx2.Client(transport=api.http._transport, base_url="http://testserver")

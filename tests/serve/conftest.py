@@ -43,7 +43,7 @@ class Api:
         return found
 
     def error(self, path: str, status: int = 400, **body: Any) -> dict[str, Any]:
-        """What is wrong with a body."""
+        """The error of a body."""
         found: dict[str, Any] = self.post(path, status, **body)["error"]
         return found
 

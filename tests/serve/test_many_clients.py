@@ -44,7 +44,7 @@ async def streamed(http: httpx2.AsyncClient, number: int, leaves: int | None) ->
 
 
 async def asked(url: str) -> tuple[dict[int, dict[int, str]], dict[int, dict[int, str]]]:
-    """What requests got side by side, and what the same ones get alone; of those that stay."""
+    """Answers to requests side by side, and to the same ones alone; of those that stay."""
     rng = random.Random(7)
     leaves = {n: rng.randint(1, 5) if rng.random() < 0.4 else None for n in range(REQUESTS)}
     together: dict[int, dict[int, str]] = {}

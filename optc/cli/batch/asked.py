@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a line asked for.
+    """The form of answer that a line asked for.
 
     Attributes:
         prompts: What was to be continued.

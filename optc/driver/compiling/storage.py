@@ -71,7 +71,7 @@ def storage_report(
 
 
 def checkpoint_bytes(folder: Path) -> int:
-    """What the files of weights in a model's folder take."""
+    """The bytes of the files of weights in a model's folder."""
     from optc.importer.checkpoint import checkpoint_files
 
     return sum(file.stat().st_size for file in checkpoint_files(folder))

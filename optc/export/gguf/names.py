@@ -66,7 +66,7 @@ def place(
 
 
 def _lessened(weight: LazyWeight, added: np.float32) -> LazyWeight:
-    """What a reader adds a number to."""
+    """The tensors that a reader adds a number to."""
     return weight.map_rows(lambda rows: np.asarray(rows, np.float32) - added, ir.DataType.FLOAT)
 
 

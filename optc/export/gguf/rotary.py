@@ -22,8 +22,8 @@ _WITH_FACTORS = ("llama", "mixtral")
 
 
 def rope_of(config: PretrainedConfig) -> dict[str, Any]:
-    """How positions are rotated; where layers differ, by those that see all tokens. What the others
-    do, readers take for granted, and the check of the settings looks at it."""
+    """The rotation of positions; where layers differ, of those that see all tokens. Readers take
+    that of the others for granted, and the check of the settings looks at it."""
     rope = dict(getattr(config, "rope_parameters", None) or {})
     return dict(rope.get(_FULL, rope))
 

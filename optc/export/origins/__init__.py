@@ -1,1 +1,1 @@
-"""Where each weight of an engine comes from in its model's class: found by numbers that say it."""
+"""The origin of each weight of an engine in its model's class: found by numbers that say it."""

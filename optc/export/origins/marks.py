@@ -25,7 +25,7 @@ _BACK = pow(_SCRAMBLE, -1, _COUNT)
 
 
 class Mode(Enum):
-    """What a marked tensor reads as."""
+    """The values that a marked tensor has."""
 
     #: Numbers as a model has, for passes that try out what a part of the graph computes.
     NOISE = "noise"
@@ -98,7 +98,7 @@ class MarkedTensor:
         return self.read_box(((start, stop), *((0, size) for size in self.shape[1:])))
 
     def read_box(self, box: Box) -> Float32:
-        """What lies in ``box``, by the mode."""
+        """The values in ``box``, by the mode."""
         shape, mode = tuple(stop - start for start, stop in box), self._marks.mode
         constants = {Mode.ZERO: 0, Mode.ONE: 1, Mode.PARAMETER: self._number}
         if mode in constants:

@@ -1,4 +1,4 @@
-"""What the rows of a graph's weight are in the class: whole rows, columns or elements."""
+"""The rows of a graph's weight in the class: whole rows, columns or elements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Kind(Enum):
-    """What a row of the graph's weight is."""
+    """The kind of thing that a row of the graph's weight is."""
 
     ROWS = "rows"
     COLUMNS = "columns"
@@ -28,7 +28,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the rows of a weight come from: x = offset + slope p, p being the parameter's.
+    """The origin of a weight's rows: x = offset + slope p, p being the parameter's.
 
     Attributes:
         shape: Of the weight by rows, [N] or [N, K].
@@ -65,7 +65,7 @@ def origin_of(tensor: ir.TensorProtocol | None, marks: Marks) -> Origin | None:
 
 
 def depends(tensor: ir.TensorProtocol | None, marks: Marks) -> bool:
-    """Whether a weight of such a graph is computed from parameters."""
+    """A weight of such a graph is computed from parameters."""
     if not isinstance(tensor, LazyWeight):
         return False
     low, one = (_read(tensor, marks, mode, 0, 1) for mode in (Mode.ZERO, Mode.ONE))

@@ -22,7 +22,7 @@ MOVING = ("canonicalize", "fuse-qkv", "fuse-gate-up")
 
 @dataclass(frozen=True)
 class Origins:
-    """Where the weights of a graph come from.
+    """The origins of the weights of a graph.
 
     Attributes:
         shapes: Of everything that a checkpoint of the class holds: parameters, and buffers that
@@ -44,7 +44,7 @@ class Origins:
 def trace_origins(
     config: PretrainedConfig, skeleton: Skeleton, passes: Sequence[str] = MOVING
 ) -> Origins:
-    """Where the weights of an engine come from.
+    """The origins of the weights of an engine.
 
     Args:
         config: Of the class.

@@ -36,7 +36,7 @@ _LAYOUT = 1
 
 
 def is_adapter_folder(path: Path) -> bool:
-    """Whether a path is an adapter's folder, and no model with one beside it."""
+    """True for an adapter's folder that is no model with an adapter beside it."""
     return path.is_dir() and peft.is_adapter(names_in(path), READ_WEIGHTS)
 
 
@@ -86,7 +86,7 @@ def adapter_files(folder: Path) -> list[Path]:
 
 
 def _key(adapter: Path, base: Path) -> str:
-    """What the folder depends on: which files, as they are now."""
+    """The files that the folder depends on, as they are now."""
     parts: list[Any] = [_LAYOUT]
     for folder in (adapter, base):
         for file in sorted(_files(folder)):

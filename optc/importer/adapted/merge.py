@@ -97,7 +97,7 @@ class _Names:
         return None if found is None else found.removesuffix(_WEIGHT)
 
     def notes(self) -> list[str]:
-        """What the user should know."""
+        """Warnings for the user."""
         count = len(self._left_out)
         if not count:
             return []

@@ -35,7 +35,7 @@ _EMBEDDINGS = re.compile(r"(^|\.)(embed_tokens|wte|embed_in|word_embeddings|embe
 
 @dataclass
 class ModuleTensors:
-    """What an adapter has of one module; None where it lacks it.
+    """The tensors of an adapter for one module; None where it lacks one.
 
     Attributes:
         down, up: A [r, K] and B [N, r]; of an embedding [r, V] and [D, r].
@@ -65,7 +65,7 @@ class AdapterTensors:
 
 
 def adapter_tensors(file: Path) -> AdapterTensors:
-    """What is in the file of an adapter's tensors.
+    """The contents of the file of an adapter's tensors.
 
     Raises:
         InputError: It is damaged.

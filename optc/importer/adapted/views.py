@@ -69,7 +69,7 @@ class LowRank(View):
         return self.part.read_rows(start, stop) + added
 
     def _factors(self, magnitude: Tensor, rows: Float32, start: int, stop: int) -> Float32:
-        """What rows, or columns where W is turned, are multiplied by."""
+        """The factors of rows, or of columns where W is turned."""
         if self.turned:
             every = magnitude.read_rows(0, magnitude.shape[0])
             return (every / self._lengths_of_columns).astype(np.float32)

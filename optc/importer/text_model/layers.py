@@ -48,7 +48,7 @@ def check_layers(config: PretrainedConfig, name: str) -> None:
 
 
 def _has_heads(config: PretrainedConfig) -> bool:
-    """Whether a configuration states a number of heads, for all layers or for some of them."""
+    """True if a configuration states a number of heads, for all layers or for some of them."""
     try:
         return getattr(config, "num_attention_heads", None) is not None
     except RuntimeError:  # each layer has its own

@@ -43,7 +43,7 @@ class Submission:
         return self.request.params.completions
 
     def scored(self, vocab_size: int) -> ScoredPrompt | None:
-        """Where log-probabilities of the prompt go; None if they are not wanted."""
+        """Takes log-probabilities of the prompt; None if they are not wanted."""
         request = self.request
         if request.params.prompt_logprobs is None:
             return None

@@ -77,7 +77,7 @@ class Rows:
     _logits_of: dict[int, int] = field(default_factory=dict)
 
     def fit(self, request: Schedulable) -> int:
-        """How many rows a request gets of those that are left."""
+        """The number of rows that a request gets of those that are left."""
         count = min(pending(request), self.left)
         return count - max(0, logits_wanted(request, count) - self.logits)
 

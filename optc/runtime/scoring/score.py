@@ -15,7 +15,7 @@ SCORED = SamplingParams(max_tokens=0, temperature=0, prompt_logprobs=0)
 
 @dataclass(frozen=True)
 class Score:
-    """How likely a continuation is, under the model's own distribution (natural logarithms).
+    """The likelihood of a continuation under the model's own distribution (natural logarithms).
 
     Attributes:
         logprob: Its log-probability: the sum of ``token_logprobs``.

@@ -32,7 +32,7 @@ class ScoredRows(NamedTuple):
 
 
 class StepScores(NamedTuple):
-    """What a step scores.
+    """The rows that a step scores.
 
     Attributes:
         rows: Rows of the step whose logits are wanted besides those that tokens are drawn from,

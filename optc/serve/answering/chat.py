@@ -48,11 +48,11 @@ class ChatWriter:
         self._token_ids = asked.token_ids
 
     def opening(self, choice: int) -> dict[str, Any] | None:
-        """Who speaks."""
+        """The role of the speaker."""
         return self._chunk(choice, {"role": "assistant", "content": ""}, (), None)
 
     def delta(self, choice: int, delta: Delta) -> dict[str, Any] | None:
-        """What a delta adds."""
+        """The chunks that a delta adds."""
         pieces = self._read(choice, delta.text, ends=delta.finish_reason is not None)
         reason = self._reason(choice, pieces, finish_reason(delta.finish_reason))
         added = self._added(pieces)

@@ -36,7 +36,7 @@ class CompletionWriter:
         return _choice(choice, prompt, None, None) if prompt else None
 
     def delta(self, choice: int, delta: Delta) -> dict[str, Any] | None:
-        """What a delta adds."""
+        """The chunks that a delta adds."""
         reason = finish_reason(delta.finish_reason)
         shows = delta.text or delta.logprobs or reason or (self._token_ids and delta.token_ids)
         if not shows:
@@ -65,7 +65,7 @@ class CompletionWriter:
         return found
 
     def _prompt(self, choice: int) -> str:
-        """What the text of a choice begins with."""
+        """The beginning of the text of a choice."""
         if not self._asked.echo:
             return ""
         prompt = self._asked.requests[choice // self._asked.n].prompt

@@ -38,7 +38,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to an item.
+    """A change of an item.
 
     Attributes:
         verb: It ``opens``, it ``grows`` by ``text``, or it ``closes``.
@@ -66,11 +66,11 @@ class Turn:
         self.items: list[Item] = []
 
     def feed(self, text: str) -> list[Change]:
-        """What some more text changes."""
+        """The changes that some more text makes."""
         return self._changes(self._reader.feed(text))
 
     def finish(self) -> list[Change]:
-        """What changes once the text has ended; there is at least one item then."""
+        """The changes once the text has ended; there is at least one item then."""
         changes = self._changes(self._reader.finish())
         if not self.items:
             changes += self._opened("text")
@@ -121,7 +121,7 @@ class TurnWriter(Protocol):
         """Before anything is there."""
 
     def feed(self, delta: Delta) -> bytes:
-        """What a delta adds; maybe nothing."""
+        """The changes that a delta makes; maybe none."""
 
     def end(self, output: RequestOutput) -> bytes:
         """The turn is whole."""

@@ -21,7 +21,7 @@ from optc.serve.settings import Limits
 
 @dataclass(frozen=True)
 class Form:
-    """How one route reads requests and writes answers.
+    """The reader of requests and the writer of answers of one route.
 
     Attributes:
         ask: Reads a body.

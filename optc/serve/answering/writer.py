@@ -18,10 +18,10 @@ class Writer(Protocol):
     envelope: Envelope
 
     def opening(self, choice: int) -> dict[str, Any] | None:
-        """What a stream begins a choice with."""
+        """The chunk that begins a choice of a stream."""
 
     def delta(self, choice: int, delta: Delta) -> dict[str, Any] | None:
-        """What a delta adds to a stream; None is nothing."""
+        """The chunk that a delta adds to a stream; None is nothing."""
 
     def whole(self, choice: int, completion: Completion, output: RequestOutput) -> dict[str, Any]:
         """A finished choice."""

@@ -15,7 +15,7 @@ Usage = Literal["none", "last", "each"]
 
 @dataclass(frozen=True)
 class Asker:
-    """Who asks.
+    """The client that asks.
 
     Attributes:
         salt: Of its own: requests of others share no cached prefixes with it.

@@ -1,4 +1,4 @@
-"""What a request of ``/v1/chat/completions`` asks for."""
+"""Requests of ``/v1/chat/completions``, as the engine takes them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _SHOWN = 300
 
 
 async def read_body(request: Request, most: int, read: Callable[[dict[str, Any]], T]) -> T:
-    """What ``read`` makes of the body; on a thread where that may take long.
+    """The result of ``read`` on the body; on a thread where that may take long.
 
     Args:
         request: Of HTTP.
@@ -110,8 +110,8 @@ def _too_long(most: int) -> APIError:
 
 
 def _places(value: Any, error: ErrorDetails) -> list[int | str]:
-    """Where in a body an error is, without the names of types that pydantic puts between for
-    unions."""
+    """The place of an error in a body, without the names of types that pydantic puts between
+    for unions."""
     found: list[int | str] = []
     for place in error["loc"]:
         listed = isinstance(value, list) and isinstance(place, int) and place < len(value)

@@ -21,7 +21,7 @@ _SEEDS = 1 << 64
 
 @dataclass(frozen=True)
 class Terms:
-    """What a body says besides its prompt.
+    """The settings of a body besides its prompt.
 
     Attributes:
         params: How a text is continued.
@@ -61,7 +61,7 @@ def take_terms(
     limits: Limits,
     **more: Any,
 ) -> Terms:
-    """What ``fields`` say besides the prompt; all of them are taken out.
+    """The settings in ``fields`` besides the prompt; all of them are taken out.
 
     Args:
         fields: As of `fields_of`, without those that are for prompts alone.

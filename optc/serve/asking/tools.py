@@ -27,7 +27,7 @@ _LOG = logger(__name__)
 
 
 def reading_of(template: str, tools: Sequence[Mapping[str, Any]]) -> Reading:
-    """How messages are read of a model with this chat template, which may call ``tools``."""
+    """The reading of messages of a model with this chat template, which may call ``tools``."""
     calls = call_format(template) if tools else None
     schemas = {one["function"]["name"]: one["function"].get("parameters") or {} for one in tools}
     return Reading(calls, thought_format(template), schemas)

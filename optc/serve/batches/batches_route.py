@@ -68,7 +68,7 @@ async def list_batches(request: Request) -> Response:
 
 
 async def one_batch(request: Request) -> Response:
-    """How far a batch is."""
+    """The progress of a batch."""
     name, salt = request.path_params["name"], asker_of(request).salt
     return JSONResponse((await asyncio.to_thread(store_of(request).batch, name, salt)).to_json())
 

@@ -1,4 +1,4 @@
-"""What a route finds in its request: the store, if there is one."""
+"""The store in a request's scope, if there is one."""
 
 from __future__ import annotations
 

@@ -50,13 +50,13 @@ async def list_files(request: Request) -> Response:
 
 
 async def one_file(request: Request) -> Response:
-    """What is known of a file."""
+    """The record of a file."""
     name, salt = request.path_params["name"], asker_of(request).salt
     return JSONResponse((await asyncio.to_thread(store_of(request).file, name, salt)).to_json())
 
 
 async def file_content(request: Request) -> Response:
-    """What is in a file."""
+    """The contents of a file."""
     store = store_of(request)
     name, salt = request.path_params["name"], asker_of(request).salt
     file = await asyncio.to_thread(store.file, name, salt)

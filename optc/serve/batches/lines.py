@@ -37,7 +37,7 @@ def read_lines(path: Path, endpoint: str) -> Iterator[Line]:
 
 
 def check_lines(path: Path, endpoint: str) -> tuple[int, list[dict[str, Any]]]:
-    """How many lines a file has, and what is wrong with them."""
+    """The number of lines of a file, and their errors."""
     wrong: list[dict[str, Any]] = []
     seen: set[str] = set()
     count = 0

@@ -93,11 +93,11 @@ class Store:
         return [StoredFile(*row) for row in rows]
 
     def path(self, file: StoredFile) -> Path:
-        """Where its contents are."""
+        """The file of its contents."""
         return self._folder / file.id
 
     def input(self, batch: Batch) -> Path:
-        """Where the lines of a batch are."""
+        """The file of the lines of a batch."""
         return self._folder / batch.input
 
     def remove_file(self, file: StoredFile) -> None:

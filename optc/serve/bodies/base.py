@@ -1,4 +1,4 @@
-"""What all bodies have in common."""
+"""Fields that all bodies have in common."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Body(BaseModel):
 
 
 class StreamOptions(Body):
-    """What a stream has besides its text."""
+    """Chunks of a stream besides those of its text."""
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
@@ -44,7 +44,7 @@ class ResponseFormat(Body):
 
 
 class SamplingBody(Body):
-    """How a text is continued: fields of completions and of chat completions."""
+    """Fields that say how a text is continued, of completions and of chat completions."""
 
     model: str | None = None
     max_tokens: int | None = None

@@ -17,7 +17,7 @@ class Part(Body):
 
 
 class CalledFunction(Body):
-    """What a message calls: the arguments are JSON text, as OpenAI has them, or JSON."""
+    """The function that a message calls: arguments are JSON text, as OpenAI has them, or JSON."""
 
     name: str
     arguments: str | Json | None = None
@@ -44,7 +44,7 @@ class Message(Body):
 
 
 class Function(Body):
-    """What may be called."""
+    """A function that may be called."""
 
     name: Annotated[str, Field(min_length=1, max_length=256)]
     description: str | None = None

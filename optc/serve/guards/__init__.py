@@ -1,1 +1,1 @@
-"""What every request passes before its route: log, keys, hosts."""
+"""Guards that every request passes before its route: log, keys, hosts."""

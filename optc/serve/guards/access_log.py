@@ -21,7 +21,7 @@ CLIENT_LEFT = 499
 
 
 def facts_of(request: Request) -> dict[str, Any]:
-    """What the line of a request says besides; routes add to it."""
+    """Further fields of the line of a request; routes add to them."""
     return cast(dict[str, Any], request.scope.setdefault(FACTS, {}))
 
 

@@ -39,7 +39,7 @@ class Tool(Body):
 
 
 class ToolChoice(Body):
-    """Which tool is to be used."""
+    """The choice of a tool."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
@@ -47,7 +47,7 @@ class ToolChoice(Body):
 
 
 class Thinking(Body):
-    """Whether thoughts are given."""
+    """The wish for thoughts."""
 
     type: str
     budget_tokens: int | None = None

@@ -42,7 +42,7 @@ async def messages(request: Request) -> Response:
 
 
 async def count_tokens(request: Request) -> Response:
-    """How many tokens a conversation has."""
+    """The number of tokens of a conversation."""
     service = service_of(request)
     with service.preparing():
         chat = await read_body(request, service.settings.limits.body_bytes, ask_count)

@@ -76,7 +76,7 @@ class MessageWriter:
         return _event("message_start", message={**self._head, **empty})
 
     def feed(self, delta: Delta) -> bytes:
-        """What a delta adds."""
+        """The events that a delta adds."""
         changes = self._turn.feed(delta.text)
         if delta.finish_reason is not None:
             changes += self._turn.finish()

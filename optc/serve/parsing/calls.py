@@ -166,4 +166,4 @@ class CallReader:
 
 
 def _drop(text: str) -> None:
-    """What it says changes nothing."""
+    """Skips text that changes nothing."""

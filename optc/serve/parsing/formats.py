@@ -1,4 +1,4 @@
-"""How a model's chat template writes calls of functions, and what is thought.
+"""Formats in which chat templates write calls of functions and thoughts.
 
 A template writes the calls of earlier messages as the model was trained to write them: its text
 tells the format, whatever the model is called.
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True)
 class CallFormat:
-    """How calls are written.
+    """The format of calls.
 
     Attributes:
         name: Of the format, for the log.
@@ -77,5 +77,5 @@ def thought_format(template: str) -> ThoughtFormat | None:
 
 
 def begins_in_thought(prompt: str, thoughts: ThoughtFormat) -> bool:
-    """Whether a rendered prompt, or its end, lets the model begin within a thought."""
+    """True if a rendered prompt, or its end, lets the model begin within a thought."""
     return prompt.rfind(thoughts.begin) > prompt.rfind(thoughts.end)

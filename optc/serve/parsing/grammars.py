@@ -75,7 +75,7 @@ def grammar_of_strict_calls(
 
 
 def _marks(tokenizer: Tokenizer) -> Callable[[str], str]:
-    """How a grammar writes a text: by its token, if it is one."""
+    """The term of a grammar for a text: its token, if it is one."""
     texts = added_texts(tokenizer.backend)
 
     def mark(text: str) -> str:

@@ -45,13 +45,13 @@ class MessageReader:
         next(self._reading)
 
     def feed(self, text: str) -> list[Piece]:
-        """What some more text adds."""
+        """The parts that some more text adds."""
         for character in text:
             self._reading.send(character)
         return self._found()
 
     def finish(self) -> list[Piece]:
-        """What was held back, once the text has ended."""
+        """The parts that were held back, once the text has ended."""
         try:
             self._reading.send("")
         except StopIteration:

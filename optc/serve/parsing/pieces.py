@@ -54,10 +54,10 @@ class Reader(Protocol):
     cut."""
 
     def feed(self, text: str) -> list[Piece]:
-        """What some more text adds."""
+        """The pieces that some more text adds."""
 
     def finish(self) -> list[Piece]:
-        """What was held back, once the text has ended."""
+        """The pieces that were held back, once the text has ended."""
 
 
 class PlainReader:

@@ -18,7 +18,7 @@ _END = 32
 
 @dataclass(frozen=True)
 class Reading:
-    """How messages are to be read.
+    """The format that messages are read by.
 
     Attributes:
         calls: Format of calls; None has none.
@@ -49,7 +49,7 @@ class Reading:
     def thought_tokens(
         self, prompt: Sequence[int], tokens: Sequence[int], tokenizer: Tokenizer
     ) -> int:
-        """How many tokens of a message are a thought, its marks included."""
+        """The number of tokens of a message that are a thought, its marks included."""
         thoughts = self.thoughts
         if thoughts is None:
             return 0
@@ -73,7 +73,7 @@ class Reading:
         return begins_in_thought(end, self.thoughts)
 
     def needs_special_tokens(self, tokenizer: Tokenizer) -> bool:
-        """Whether special tokens are what tells calls and thoughts from other text."""
+        """True if special tokens tell calls and thoughts from other text."""
         added = tokenizer.backend.get_added_tokens_decoder().values()
         special = {one.content for one in added if one.special}
         marks: set[str] = set()

@@ -48,7 +48,7 @@ class NamedChoice(Body):
 
 
 class TextFormat(Body):
-    """What the text must look like."""
+    """The form that the text must have."""
 
     type: str
     name: str | None = None

@@ -82,7 +82,7 @@ class ResponseWriter:
         )
 
     def feed(self, delta: Delta) -> bytes:
-        """What a delta adds."""
+        """The events that a delta adds."""
         self._logprobs += delta.logprobs
         changes = self._turn.feed(delta.text)
         if delta.finish_reason is not None:
@@ -221,7 +221,7 @@ def _id(item: Item) -> str:
 
 
 def _inside(item: Item) -> dict[str, Any]:
-    """Where an event is."""
+    """The place of an event."""
     return {"item_id": _id(item)} | ({} if item.kind == "call" else {"content_index": 0})
 
 

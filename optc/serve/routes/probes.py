@@ -33,7 +33,7 @@ async def ready(request: Request) -> Response:
 
 
 async def load(request: Request) -> Response:
-    """How much runs and waits."""
+    """The number of requests that run and that wait."""
     states = [engine.health() for engine in service_of(request).models.engines.values()]
     return JSONResponse(
         {

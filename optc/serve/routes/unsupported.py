@@ -20,7 +20,7 @@ REASONS = {
 
 
 async def unsupported(request: Request) -> Response:
-    """What it would need.
+    """The kind of model that a route would need.
 
     Raises:
         APIError: Always.

@@ -1,4 +1,4 @@
-"""What is counted when HTTP is measured."""
+"""Counts of a measurement of HTTP."""
 
 from __future__ import annotations
 

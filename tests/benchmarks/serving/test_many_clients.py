@@ -1,4 +1,4 @@
-"""What counts as right after many clients."""
+"""The verdict after many clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes do to weights is found by what they read: order, transposition, sums, factors."""
+"""Changes of weights are found by the values read: order, transposition, sums, factors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the folder of an adapter with its base holds, and which folders are taken."""
+"""The contents of an adapter's folder with its base, and the folders that are taken."""
 
 from __future__ import annotations
 

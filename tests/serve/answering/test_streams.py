@@ -17,7 +17,7 @@ def completion(index: int) -> Completion:
 
 
 async def read(pause_s: float) -> list[list[Delta]]:
-    """What a reader gets who is late behind the first delta."""
+    """The chunks for a reader who is late behind the first delta."""
     handle = Handle((1,), 2, lambda handle: None)
     handle.push(Delta(0, "a", (1,)))
     found = []

@@ -1,4 +1,4 @@
-"""What messages say, think and call, in each format; however their text is cut."""
+"""Contents, thoughts and calls of messages in each format, however their text is cut."""
 
 from __future__ import annotations
 

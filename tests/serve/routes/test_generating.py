@@ -48,7 +48,7 @@ FIELDS: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
 
 
 def expected(api: Api, fields: dict[str, Any], params: dict[str, Any] | None, prompt: Any) -> Any:
-    """What the engine itself says."""
+    """The answer of the engine itself."""
     wanted = optc.SamplingParams(max_tokens=24, **(fields if params is None else params))
     (output,) = api.engine.generate([prompt], wanted)
     return output

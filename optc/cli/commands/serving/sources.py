@@ -20,7 +20,7 @@ def sources_of(
     adapters: Sequence[str],
     settings: ServeSettings,
 ) -> list[ModelSource]:
-    """What to load, by the names that requests use.
+    """The artifacts to load, by the names that requests use.
 
     Raises:
         InputError: There are more or fewer names than artifacts, or an adapter is of no model.
