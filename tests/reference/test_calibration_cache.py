@@ -23,6 +23,12 @@ from optc.reference.calibration_cache import (
 KEY = "0" * 64
 
 
+@pytest.fixture(autouse=True)
+def on_any_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is free on the disk of these tests does not matter."""
+    monkeypatch.setattr(calibration_cache, "_FREE_BYTES", 0)
+
+
 def filled() -> CalibrationStore:
     store = CalibrationStore()
     store.put(["q", "k"], "hessian", np.arange(12.0).reshape(3, 4))

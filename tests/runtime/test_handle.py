@@ -41,8 +41,10 @@ class Gated(ToyExecutable):
     def __init__(self) -> None:
         super().__init__(toy_spec(max_context=64))
         self.permits = threading.Semaphore(0)
+        self.began = threading.Event()
 
     def step(self, batch: StepBatch) -> Float32:
+        self.began.set()
         assert self.permits.acquire(timeout=HANG_S)
         return super().step(batch)
 
@@ -479,6 +481,7 @@ def test_errors_reach_coroutines(gated: tuple[Engine, Gated]) -> None:
         one, two = engine.submit([1], LONG), engine.submit([2], LONG)
         task = asyncio.ensure_future(two)  # type: ignore[arg-type]
         await asyncio.sleep(0)
+        assert executable.began.wait(HANG_S)  # so the step fails, not the taking of the request
         executable.spec = None  # type: ignore[assignment]
         executable.permits.release(1)
         with pytest.raises(EngineError, match="the engine failed"):
