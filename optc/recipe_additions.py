@@ -13,9 +13,6 @@ from optc.pipeline.base import Pass
 from optc.pipeline.phase import Effect, Phase
 from optc.recipe import Recipe
 
-#: The pass that drops tokens which a text does not use.
-TRIMS = "vocab-trim"
-
 
 def with_adapters(recipe: Recipe, text: str) -> Recipe:
     """The recipe with room for LoRA adapters, its pass ``adapters`` last.
@@ -130,11 +127,12 @@ def _with_bits(recipe: Recipe, options: Mapping[str, object]) -> Recipe:
         passes = [one.with_options(options) if one.name == choose.name else one for one in whole]
         return _with_passes(recipe, passes)
     rounding = [one for one in whole if one.phase is Phase.ROUNDING]
-    if not any(one.stated_options().get("group_scales") == "int" for one in rounding):
+    scales = [one.stated_options().get("group_scales") for one in rounding]
+    if "int" not in scales:
         raise InputError(
             f"the recipe {recipe.name!r} quantizes no weights to integer scales of groups",
             where="--budget",
-            hint="take mixed-4, or one with quantize-weights.group_scales=int",
+            hint="take mixed-4, or one with integer scales of groups (group_scales=int)",
         )
     place = recipe.pipeline.behind(Phase.STATISTICS)
     return _with_passes(recipe, [*whole[:place], choose.from_options(options), *whole[place:]])

@@ -29,6 +29,7 @@ from optc.families.survey import read_survey
 from optc.importer import ImportedModel, import_model
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
+from optc.pipeline.phase import Effect
 from optc.recipe import load_recipe
 
 _PROVED = "int8 gated"
@@ -72,14 +73,15 @@ def difference(kind: str, folder: Path) -> float:
 
 
 def _export(imported: ImportedModel, folder: Path) -> None:
-    load_recipe("fp32").pipeline.run(imported.model)
+    done = load_recipe("fp32").pipeline.run(imported.model)
+    moved = [one.name for one in done if one.effects & Effect.MOVES_WEIGHTS and one.report.count]
     weights = {}
     for name, value in imported.model.graph.initializers.items():
         tensor = value.const_value
         if tensor is not None and tensor.dtype == ir.DataType.FLOAT:
             weights[name] = _GraphWeight(_lazy(tensor, name))
     source = Source(imported.name, imported.source_digest, imported.family, imported.config)
-    model = read_class(source, weights.keys())
+    model = read_class(source, weights.keys(), moved)
     folder.mkdir()
     write_weights(folder, model, read_parameters(weights, model.origins, floats=True))
 

@@ -128,12 +128,27 @@ class TokenizerEntry:
 
 @dataclass(frozen=True)
 class PassEntry:
-    """One pass of the pipeline that ran: its spec text and how many places it rewrote."""
+    """One pass of the pipeline that ran: its spec text and how many places it rewrote.
+
+    Attributes:
+        name: In recipes.
+        spec: The pass as text, with its options.
+        count: How many places it rewrote.
+        details: These by kind.
+        removes: Structures that it takes out and that a config counts: ``layers``, ``heads`` or
+            ``neurons``; empty are none.
+        leaves_class: Why weights behind it are no checkpoint of the model's class; empty if they
+            are one.
+        moves_weights: Whether weights got other names, or their rows another order.
+    """
 
     name: str
     spec: str
     count: int
     details: dict[str, int] = field(default_factory=dict)
+    removes: str = ""
+    leaves_class: str = ""
+    moves_weights: bool = False
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,13 @@ def _source(f: Fields) -> Source:
 
 def _pass(f: Fields) -> PassEntry:
     return PassEntry(
-        f.get("name", str), f.get("spec", str), f.get("count", int), _details(f.child("details"))
+        f.get("name", str),
+        f.get("spec", str),
+        f.get("count", int),
+        _details(f.child("details")),
+        f.get("removes", str),
+        f.get("leaves_class", str),
+        f.get("moves_weights", bool),
     )
 
 

@@ -39,9 +39,8 @@ def _found_again(facts: Mapping[str, Any]) -> str:
 
 def formats_tables(passes: Sequence[Mapping[str, Any]]) -> list[Table]:
     """The format of each weight and what it loses, where a pass chose them."""
-    chosen = [entry.get("facts", {}) for entry in passes if entry["name"] == "allocate-bits"]
-    facts: Mapping[str, Any] = chosen[0] if chosen else {}
-    if not facts.get("tensors"):
+    facts = _chosen(passes, "formats")
+    if facts is None:
         return []
     columns = ("weights", "format", "bits", "KL alone", "")
     title = f"formats within {facts['budget']}: {facts['reached']}"
@@ -58,9 +57,8 @@ def formats_tables(passes: Sequence[Mapping[str, Any]]) -> list[Table]:
 
 def activations_tables(passes: Sequence[Mapping[str, Any]]) -> list[Table]:
     """What each layer loses by activations of 8 bits, where a pass chose which read 16."""
-    chosen = [entry.get("facts", {}) for entry in passes if entry["name"] == "allocate-activations"]
-    facts: Mapping[str, Any] = chosen[0] if chosen else {}
-    if not facts.get("tensors"):
+    facts = _chosen(passes, "activations")
+    if facts is None:
         return []
     title = f"activations, multiply-adds within {facts['budget']:g}: {facts['reached']:.2f}"
     rows = table(title, "read by", "bits", "KL of 8 bits", "", numbers=("bits", "KL of 8 bits"))
@@ -71,6 +69,12 @@ def activations_tables(passes: Sequence[Mapping[str, Any]]) -> list[Table]:
     rows.add_row("sum, as chosen", "", f"{facts['kl_sum_of_parts']:.6f}", "")
     rows.add_row("together, as chosen", "", f"{facts['kl_measured']:.6f}", "measured")
     return [rows]
+
+
+def _chosen(passes: Sequence[Mapping[str, Any]], what: str) -> Mapping[str, Any] | None:
+    """Facts of the first pass that chose ``what`` for each weight or layer."""
+    facts = (entry.get("facts") or {} for entry in passes)
+    return next((one for one in facts if one.get("chosen") == what), None)
 
 
 def engines_table(engines: Sequence[Mapping[str, Any]]) -> Table:

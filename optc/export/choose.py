@@ -6,48 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from optc import registry
-from optc.artifact import Artifact, EngineEntry, PassEntry
+from optc.artifact import Artifact, EngineEntry
 from optc.engine_weights import EngineWeight, WeightsBackend
 from optc.errors import InputError, UnsupportedError
-from optc.export.pruned import STRUCTURED
 
 TARGET = "target"
-#: Passes behind which every weight is still a parameter of the model's class, or of one with other
-#: sizes: they find operators in the graph, merge weights by rows, round them, take them from
-#: training, or take out structures.
-_KEEPING = frozenset(
-    {
-        "allocate-activations",
-        "allocate-bits",
-        "calibrate",
-        "canonicalize",
-        "cast-weights",
-        "compute-type",
-        "hidden-states",
-        "kv-cache",
-        "kv-slots",
-        "propagate-errors",
-        *STRUCTURED,
-        "quantize-weights",
-        "trained-weights",
-    }
-)
-_KEEPING_GROUPS = ("find-", "fold-", "fuse-", "probe-", "remove-", "slices-", "tables-")
-#: Why the result of others is no checkpoint of the class.
-_REASONS = {
-    "adapters": "the engine has room for LoRA adapters, which are applied beside its weights",
-    "medusa-heads": "the engine has Medusa heads, which the model's class has not",
-    "prune-residual": "channels of the residual stream were removed",
-    "prune-to-budget": "channels may have been removed",
-    "prune-weights": "weights were pruned, and sparse formats of other tools are different",
-    "quantize-static": "activations have static scales, for which the formats have no place",
-    "quantize-weights": "weights are codes of a table or of floats, not integers",
-    "rotate-activations": "weights are rotated, as inputs are while the engine runs; "
-    "--set rotate-activations.block=0 --set rotate-kv.block=0 leaves them as they are",
-    "rotate-kv": "values are rotated, as keys are while the engine runs; "
-    "--set rotate-kv.block=0 --set rotate-activations.block=0 leaves them as they are",
-    "vocab-trim": "tokens were removed",
-}
 
 
 @dataclass(frozen=True)
@@ -94,10 +57,9 @@ def _giving(artifact: Artifact, name: str | None) -> tuple[EngineEntry, WeightsB
             where=artifact.manifest.source.name,
         )
     for done in artifact.manifest.passes:
-        if done.count and not _keeps(done):
-            reason = _REASONS.get(done.name, "it changes what weights stand for")
+        if done.leaves_class:
             raise UnsupportedError(
-                f"no checkpoint of the model's class: {reason}",
+                f"no checkpoint of the model's class: {done.leaves_class}",
                 where=f"pass {done.name}",
                 hint="compile the model again with a recipe without this pass",
             )
@@ -110,9 +72,3 @@ def _giving(artifact: Artifact, name: str | None) -> tuple[EngineEntry, WeightsB
         where=f"engine {wanted[0].name}",
         hint="compile for tvm, whose engines give their weights back",
     )
-
-
-def _keeps(done: PassEntry) -> bool:
-    if done.name == "quantize-weights" and "format=" in done.spec:
-        return "format=int" in done.spec  # else codes of other numbers
-    return done.name in _KEEPING or done.name.startswith(_KEEPING_GROUPS)

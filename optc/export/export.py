@@ -81,7 +81,7 @@ def export_artifact(
     source = pruned_source(artifact, chosen.entry, chosen.weights)
     numbers = layer_numbers(chosen.weights)
     own = {renumbered(name, numbers): weight for name, weight in chosen.weights.items()}
-    passes = {done.name for done in artifact.manifest.passes}
+    passes = [done.name for done in artifact.manifest.passes if done.moves_weights]
     model = read_class(source, own.keys(), passes)
     weights = read_parameters(own, model.origins, floats=form == "hf")
     beside = output.with_name(f".{output.name}.partial-{os.getpid()}")

@@ -14,14 +14,13 @@ from typing import Any
 from optc.artifact import Artifact, EngineEntry, PassEntry, Source
 from optc.errors import UnsupportedError
 
-DEPTH, HEADS, WIDTH = "prune-depth", "prune-heads", "prune-width"
-#: Passes whose result a config may be able to say.
-STRUCTURED = (DEPTH, HEADS, WIDTH)
-#: What `prune-width` counts: neurons of MLPs, and layers that were fitted.
-_NEURONS, _REFITTED = "neurons", "refitted"
+#: Structures that a config counts (`PassEntry.removes`).
+LAYERS, HEADS, NEURONS = "layers", "heads", "neurons"
+#: What a pass that takes out neurons may count beside them: layers that were fitted.
+_REFITTED = "refitted"
 #: Keys of configs.
 _WIDTHS = ("intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner")
-_LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
+_LAYER_COUNTS = ("num_hidden_layers", "n_layer", "num_layers")
 #: Lists with an entry for each layer.
 _BY_LAYER = ("layer_types", "mlp_layer_types", "no_rope_layers")
 _LAYER = re.compile(r"(^|\.)(layers|h|blocks)\.(\d+)\.")
@@ -39,21 +38,20 @@ def pruned_source(artifact: Artifact, engine: EngineEntry, names: Iterable[str])
         UnsupportedError: No config of the class can say it.
     """
     source = artifact.manifest.source
-    done = {one.name: one for one in artifact.manifest.passes if one.count}
-    pruned = [done[name] for name in STRUCTURED if name in done]
-    if not pruned:
+    done = {one.removes: one for one in artifact.manifest.passes if one.removes}
+    if not done:
         return source
     # loads packages, for which refusals by the manifest do not wait
     from optc.importer.text_model.stated import decoder_part
 
     part = decoder_part(source.config)
     changes: dict[str, Any] = {}
-    layers = _count(part, _LAYERS, DEPTH)
-    if DEPTH in done:
+    layers = _count(part, _LAYER_COUNTS, next(iter(done.values())).name)
+    if LAYERS in done:
         kept = sorted(layer_numbers(names).values())
         if len(kept) != len(engine.spec.layers):
-            raise _unequal(DEPTH, "some layers lost their attention or their MLP alone")
-        changes |= {key: len(kept) for key in _LAYERS if key in part}
+            raise _unequal(done[LAYERS].name, "some layers lost their attention or their MLP alone")
+        changes |= {key: len(kept) for key in _LAYER_COUNTS if key in part}
         changes |= {
             key: [part[key][n] for n in kept]
             for key in _BY_LAYER
@@ -61,9 +59,9 @@ def pruned_source(artifact: Artifact, engine: EngineEntry, names: Iterable[str])
         }
         layers = len(kept)
     if HEADS in done:
-        changes |= _heads(part, engine)
-    if WIDTH in done:
-        changes |= _width(part, done[WIDTH], layers)
+        changes |= _heads(part, engine, done[HEADS].name)
+    if NEURONS in done:
+        changes |= _width(part, done[NEURONS], layers)
     config = dict(source.config)
     if part is source.config:
         config |= changes
@@ -91,13 +89,13 @@ def renumbered(name: str, numbers: Mapping[int, int]) -> str:
     return _LAYER.sub(lambda match: f"{match[1]}{match[2]}.{new[int(match[3])]}.", name)
 
 
-def _heads(part: Mapping[str, Any], engine: EngineEntry) -> dict[str, int]:
+def _heads(part: Mapping[str, Any], engine: EngineEntry, name: str) -> dict[str, int]:
     kept = {layer.kv_heads for layer in engine.spec.layers}
     queries, width = part.get("num_attention_heads"), part.get("hidden_size")
     if len(kept) > 1:
-        raise _unequal(HEADS, "layers keep different numbers of heads")
+        raise _unequal(name, "layers keep different numbers of heads")
     if not isinstance(queries, int) or not isinstance(width, int):
-        raise _unequal(HEADS, "the config states heads in another way")
+        raise _unequal(name, "the config states heads in another way")
     left = next(iter(kept))
     shared = queries // int(part.get("num_key_value_heads") or queries)
     size = part.get("head_dim") or width // queries
@@ -110,10 +108,10 @@ def _heads(part: Mapping[str, Any], engine: EngineEntry) -> dict[str, int]:
 
 def _width(part: Mapping[str, Any], done: PassEntry, layers: int) -> dict[str, int]:
     """All MLPs keep the same share: of equal ones as many neurons."""
-    removed = done.details.get(_NEURONS, 0)
+    removed = done.details.get(NEURONS, 0)
     keys = [key for key in _WIDTHS if isinstance(part.get(key), int)]
-    if done.details.keys() - {_NEURONS, _REFITTED} or len(keys) != 1 or removed % layers:
-        raise _unequal(WIDTH, "MLPs keep different numbers of neurons")
+    if done.details.keys() - {NEURONS, _REFITTED} or len(keys) != 1 or removed % layers:
+        raise _unequal(done.name, "MLPs keep different numbers of neurons")
     return {keys[0]: part[keys[0]] - removed // layers}
 
 

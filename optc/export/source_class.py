@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from optc.artifact import Source
 from optc.errors import InputError
-from optc.export.origins.trace import MOVING, Origins, trace_origins
+from optc.export.origins.trace import Origins, trace_origins
 from optc.export.parameters import graph_name
 from optc.importer.config import CONFIG_FILE, read_config
 from optc.importer.export import quiet
@@ -50,15 +50,13 @@ class SourceClass:
         return self.skeleton.conversion.model
 
 
-def read_class(
-    source: Source, weights: Collection[str], passes: Collection[str] = MOVING
-) -> SourceClass:
+def read_class(source: Source, weights: Collection[str], passes: Sequence[str]) -> SourceClass:
     """The class of ``source``; no code of a model folder runs.
 
     Args:
         source: What was compiled.
         weights: Names of the engine's.
-        passes: That made the engine's graph.
+        passes: Those that moved weights, in order (`PassEntry.moves_weights`).
 
     Raises:
         InputError: transformers does not accept the config.
@@ -80,9 +78,8 @@ def read_class(
         raise InputError(
             error.message, where=f"config of {source.name} in the manifest", hint=error.hint
         ) from error
-    moved = [name for name in MOVING if name in passes]
     with quiet():
-        return SourceClass(stated, built, skeleton, trace_origins(built, skeleton, moved))
+        return SourceClass(stated, built, skeleton, trace_origins(built, skeleton, passes))
 
 
 def _built(stated: dict[str, Any]) -> PretrainedConfig:

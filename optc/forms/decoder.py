@@ -38,7 +38,7 @@ class Dense(Form):
 
     name: ClassVar[str] = "dense"
     title: ClassVar[str] = "the dense form"
-    made_by: ClassVar[str] = "run the pass canonicalize first"
+    made_by: ClassVar[str] = "a pass that leads to it must come first"
 
     def check(self, model: ir.Model) -> None:
         """Two inputs, features perhaps, and the logits."""

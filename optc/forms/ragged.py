@@ -44,7 +44,7 @@ class RaggedStep(Form):
 
     name: ClassVar[str] = "ragged-step"
     title: ClassVar[str] = "the ragged step"
-    made_by: ClassVar[str] = "run the pass kv-cache first"
+    made_by: ClassVar[str] = "a pass that leads to it must come first"
 
     kv: KVPools
     tree: bool = False

@@ -25,7 +25,7 @@ class StaticKV(Form):
 
     name: ClassVar[str] = "static-kv"
     title: ClassVar[str] = "the static-KV form"
-    made_by: ClassVar[str] = "run the pass kv-slots first"
+    made_by: ClassVar[str] = "a pass that leads to it must come first"
 
     kv: KVPools
 

@@ -72,6 +72,8 @@ class PassReport:
 
 #: A smaller share of the weights goes without a warning.
 _MOST_MISSED = 0.05
+#: Phases whose passes read no text and choose nothing by the target's own weights.
+_ALSO_OF_LAYERS = (Phase.CANONICAL, Phase.FUSION, Phase.CACHE, Phase.ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,14 @@ class Pass:
     effects: ClassVar[Effect] = Effect.NONE
     #: The option of a compile that adds it to a recipe, such as ``--adapters``; empty is none.
     added_by: ClassVar[str] = ""
+    #: The operator that it adds, which some engines lack; empty is none.
+    adds: ClassVar[str] = ""
+    #: The reason, for users, why weights behind it are no checkpoint of the model's class; asked
+    #: where it does not keep parameters (`Effect.KEEPS_PARAMETERS`).
+    unlike_class: ClassVar[str] = "it changes what weights stand for"
+    #: The structures that it takes out and that a config counts: ``layers``, ``heads`` or
+    #: ``neurons``; empty are none.
+    removes: ClassVar[str] = ""
     takes: ClassVar[tuple[type[Form], ...]] = ()
     gives: ClassVar[type[Form] | None] = None
     #: Names of passes that must have run before / must not have run before.
@@ -126,6 +136,21 @@ class Pass:
         """Rewrite ``model`` in place as `run_before` does, as far as its graph and the sizes of its
         weights go: without a text, and without running the model. For ``optc plan``."""
         return self.run_before(model, later)
+
+    def leaves_class(self) -> str:
+        """The reason why weights behind it are no checkpoint of the model's class, or of one with
+        other sizes (`removes`); empty if they are one."""
+        kept = self.removes or self.has(Effect.KEEPS_PARAMETERS)
+        return "" if kept else self.unlike_class
+
+    def for_draft_layer(self, weights: Sequence[str]) -> Pass | None:
+        """The pass for a layer that drafts by a target's hidden states, in the recipe of the
+        target; None to leave it out. Those that prepare the target's own weights are left out.
+
+        Args:
+            weights: Names of the layer's own.
+        """
+        return self if self.phase in _ALSO_OF_LAYERS else None
 
     def for_part(self, part: ir.Model) -> Pass:
         """The pass for a model of some layers of the one that its options name tensors of."""

@@ -64,3 +64,9 @@ class Effect(Flag):
     """Keys and values are turned, by matrices that depend on the pass's options alone."""
     KEEPS_PARAMETERS = auto()
     """Every weight is still a parameter of the model's class, rounded or not."""
+    MOVES_WEIGHTS = auto()
+    """Weights get other names, their rows another order, or several become one."""
+    QUANTIZES_WEIGHTS = auto()
+    """Weights become integers with scales, whose rounding can be trained."""
+    SETS_COMPUTE_TYPE = auto()
+    """All values become of the type that its option ``dtype`` names."""

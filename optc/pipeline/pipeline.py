@@ -153,7 +153,8 @@ class Pipeline:
         prune_functions(model)
         warning = f"pass {one.name}: {_miss(report)}" if idle and one.expected else ""
         seconds = time.perf_counter() - start
-        return PassRecord(index, one.name, one.spec(), seconds, report, warning, one.effects)
+        told = (one.effects, one.removes, one.leaves_class())
+        return PassRecord(index, one.name, one.spec(), seconds, report, warning, *told)
 
 
 def _miss(report: PassReport) -> str:

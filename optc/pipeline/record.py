@@ -14,7 +14,7 @@ class PassRecord:
     """One pass that ran: its place in the pipeline, what it did and how long it took.
 
     ``warning`` is one sentence where it should have found something to rewrite, else empty;
-    ``effects`` are the pass's.
+    ``effects``, ``removes`` and ``leaves_class`` are the pass's.
     """
 
     index: int
@@ -24,6 +24,8 @@ class PassRecord:
     report: PassReport
     warning: str = ""
     effects: Effect = Effect.NONE
+    removes: str = ""
+    leaves_class: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """For reports."""

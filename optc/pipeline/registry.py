@@ -5,11 +5,14 @@ Beside `optc.registry`, which the runtime reads: passes need the graph of a mode
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from optc.errors import InputError, UnavailableError
+from optc.forms.form import Form
 from optc.pipeline.base import Pass
+from optc.pipeline.phase import Effect
 
 
 @cache
@@ -47,6 +50,32 @@ def added_by(option: str) -> type[Pass]:
         where=option,
         hint="uninstall the package that adds another" if found else "install optc again",
     )
+
+
+def leading_to(form: type[Form]) -> type[Pass]:
+    """The pass that makes a model of this form of one of another form: optc's own, where other
+    packages have one, too.
+
+    Raises:
+        InputError: There is none.
+    """
+    return _own(lambda one: one.gives is form and form not in one.takes, f"leads to {form.title}")
+
+
+def having(effect: Effect) -> type[Pass]:
+    """The pass with an effect that one has: optc's own, where other packages have one, too.
+
+    Raises:
+        InputError: There is none.
+    """
+    return _own(lambda one: one.has(effect), f"has the effect {effect.name}")
+
+
+def _own(wanted: Callable[[type[Pass]], bool], kind: str) -> type[Pass]:
+    found = [one for one in passes().values() if wanted(one)]
+    if not found:
+        raise InputError(f"no pass {kind}", where="passes", hint="install optc again")
+    return min(found, key=lambda one: not one.__module__.startswith("optc."))
 
 
 def _load(point: EntryPoint) -> tuple[type[Pass], ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from optc.driver.compiling.lowering import CANONICALIZE
+from optc.driver.compiling.lowering import dense_pipeline
 from optc.driver.recipes.recipe_options import resolve_recipe, with_local_files
 from optc.driver.recipes.trained import float_weights_place, rounded_weights_place
 from optc.errors import InputError
@@ -17,14 +17,11 @@ from optc.importer.model_folder import model_folder
 from optc.ir.graph import width
 from optc.options import CompileOptions
 from optc.options.training_options import TrainingOptions
-from optc.pipeline import registry
-from optc.pipeline.entries import read_pipeline
-from optc.pipeline.phase import Phase
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 from optc.progress import Progress, telling
 
-_QUANTIZE = "quantize-weights"
 #: Refuses what cannot be trained of a dense form by a pipeline whose first passes, so many, make
 #: the student.
 Check = Callable[[ir.Model, Pipeline, int], None]
@@ -57,7 +54,7 @@ def import_dense(folder: Path, progress: Progress, *, allow_remote_code: bool) -
         UnsupportedError: Something in it is not recognized.
     """
     imported = _import(folder, progress, allow_remote_code)
-    read_pipeline([CANONICALIZE], registry).run(imported.model)
+    dense_pipeline().run(imported.model)
     return imported
 
 
@@ -72,8 +69,9 @@ def pruned_student(
     """
     if asked.recipe is None:
         imported = import_dense(folder, progress, allow_remote_code=asked.allow_remote_code)
-        check(imported.model, read_pipeline([CANONICALIZE], registry), 1)
-        return Student(imported, imported.model.clone(), imported.model, CANONICALIZE, ())
+        dense = dense_pipeline()
+        check(imported.model, dense, len(dense.passes))
+        return Student(imported, imported.model.clone(), imported.model, dense.spec(), ())
     pipeline, warnings = _pipeline(folder, asked)
     place = float_weights_place(pipeline.passes)
     if place <= _leading(pipeline):
@@ -91,28 +89,28 @@ def pruned_student(
 def rounded_student(
     folder: Path, asked: TrainingOptions, progress: Progress, check: Check
 ) -> tuple[Student, ir.Model]:
-    """The student whose weights a recipe rounds to integers, and it behind quantize-weights;
+    """The student whose weights a recipe rounds to integers, and it behind the pass that does;
     ``check`` is called before the passes take long.
 
     Raises:
-        InputError: Bad options, no recipe, or one without quantize-weights.
+        InputError: Bad options, no recipe, or one that rounds none.
     """
     if asked.recipe is None:
         raise InputError(
             "no recipe says how weights are rounded", where="--recipe", hint="such as int2-fused"
         )
     pipeline, warnings = _pipeline(folder, asked)
-    if all(one.name != _QUANTIZE for one in pipeline.passes):
+    if not pipeline.has(Effect.QUANTIZES_WEIGHTS):
         raise InputError(
-            f"the recipe {asked.recipe} has no {_QUANTIZE}",
+            f"the recipe {asked.recipe} rounds no weights to integers",
             where="--recipe",
-            hint="take one that rounds weights to integers, such as int2-fused",
+            hint="take one that does, such as int2-fused",
         )
     place = rounded_weights_place(pipeline.passes, behind_errors=True)
     imported = _import(folder, progress, asked.allow_remote_code)
     source, records = _lower(pipeline, imported.model, place, progress, check)
     settled = pipeline.settled(records).passes
-    quantize = next(one for one in settled if one.name == _QUANTIZE)
+    quantize = next(one for one in settled if one.has(Effect.QUANTIZES_WEIGHTS))
     rounded = imported.model.clone()
     with telling(progress):
         records += Pipeline((quantize,)).run(rounded)

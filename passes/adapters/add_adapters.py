@@ -44,6 +44,10 @@ class AddAdapters(Pass):
     name: ClassVar[str] = "adapters"
     phase: ClassVar[Phase] = Phase.ADDITION
     added_by: ClassVar[str] = "--adapters"
+    adds: ClassVar[str] = "AdapterMatMul"
+    unlike_class: ClassVar[str] = (
+        "the engine has room for LoRA adapters, which are applied beside its weights"
+    )
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = RaggedStep

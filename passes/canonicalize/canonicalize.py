@@ -52,7 +52,7 @@ class Canonicalize(Pass):
 
     name: ClassVar[str] = "canonicalize"
     phase: ClassVar[Phase] = Phase.CANONICAL
-    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS | Effect.MOVES_WEIGHTS
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Exported,)
     gives: ClassVar[type[Form]] = Dense

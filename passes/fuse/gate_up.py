@@ -29,7 +29,7 @@ class FuseGateUp(Pass):
 
     name: ClassVar[str] = "fuse-gate-up"
     phase: ClassVar[Phase] = Phase.FUSION
-    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS | Effect.MOVES_WEIGHTS
     expected: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "quantize-static")
 

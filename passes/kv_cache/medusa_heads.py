@@ -44,6 +44,8 @@ class MedusaHeads(Pass):
     name: ClassVar[str] = "medusa-heads"
     phase: ClassVar[Phase] = Phase.ADDITION
     added_by: ClassVar[str] = "--medusa"
+    adds: ClassVar[str] = "ResidualHeads"
+    unlike_class: ClassVar[str] = "the engine has Medusa heads, which the model's class has not"
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = RaggedStep

@@ -40,7 +40,7 @@ class ComputeType(Pass):
 
     name: ClassVar[str] = "compute-type"
     phase: ClassVar[Phase] = Phase.ENGINE
-    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS | Effect.SETS_COMPUTE_TYPE
     required: ClassVar[bool] = True
 
     dtype: str = "float16"

@@ -85,6 +85,9 @@ class QuantizeStatic(Pass):
 
     name: ClassVar[str] = "quantize-static"
     phase: ClassVar[Phase] = Phase.ROUNDING
+    unlike_class: ClassVar[str] = (
+        "activations have static scales, for which the formats have no place"
+    )
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     after: ClassVar[tuple[str, ...]] = ("calibrate",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NoReturn, cast, get_args
+from typing import ClassVar, NoReturn, Self, cast, get_args
 
 import onnx_ir as ir
 
@@ -37,6 +37,8 @@ from optc.reference.calibration import calibration_of
 _INTEGERS = "int"
 #: Options that go with every format.
 _GENERAL = frozenset({"format", "method", "given"})
+#: Bits of a draft layer's own weights, and the size of their groups where the recipe has none.
+_DRAFT_BITS, _DRAFT_GROUP = 4, 32
 #: Why the layer before a router is left alone.
 ROUTER_STAYS = "a router reads its result: it stays float"
 
@@ -92,7 +94,7 @@ class QuantizeWeights(Pass):
 
     name: ClassVar[str] = "quantize-weights"
     phase: ClassVar[Phase] = Phase.ROUNDING
-    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS | Effect.QUANTIZES_WEIGHTS
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "cast-weights")
     required: ClassVar[bool] = True
 
@@ -110,6 +112,30 @@ class QuantizeWeights(Pass):
     format: str = _INTEGERS
     given: str = "keep"
     given_activation_bits: int = 8
+
+    def leaves_class(self) -> str:
+        """Codes of other numbers than integers are no checkpoint of other tools."""
+        if self.format == _INTEGERS:
+            return ""
+        return "weights are codes of a table or of floats, not integers"
+
+    def for_draft_layer(self, weights: Sequence[str]) -> Self:
+        """The pass with 4 bits in groups for the layer's own weights: a draft step is bound by
+        their bytes, and its drafts hold almost as often as with int8 (ADR 0124). They are rounded
+        to nearest, as no statistics are known of their inputs; the head keeps its bits, so that
+        both read one copy. Types that a recipe stores weights in have one format for all.
+        """
+        if self.format != _INTEGERS:
+            return self.with_options({"method": "round"})
+        own = not self.stated_options().keys() & {"bits", "group_size", "symmetric", "layer_bits"}
+        if own:
+            # The target is in int8 per channel, its head too: integer scales have faster kernels.
+            in_groups = {"bits": _DRAFT_BITS, "group_size": _DRAFT_GROUP, "head_bits": 8}
+            scales = {"symmetric": False, "group_scales": "int"}
+            return self.with_options({"method": "round", **in_groups, **scales})
+        group = self.group_size or _DRAFT_GROUP
+        formats = [f"{name}={_DRAFT_BITS}g{group}" for name in weights]
+        return self.with_options({"method": "round", "layer_bits": [*self.layer_bits, *formats]})
 
     def __post_init__(self) -> None:
         """Refuse options that no backend takes.

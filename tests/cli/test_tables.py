@@ -62,7 +62,13 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
         {"tensors": "qkv", "format": "3g64", "bits": 3.3, "kl": 0.00123456, "measured": True},
         {"tensors": "head", "format": "8", "bits": 8.1, "kl": 0.0, "measured": False},
     ]
-    facts = {"budget": "1MB", "reached": "0.998MB", "bits_per_weight": 4.5, "tensors": rows}
+    facts = {
+        "chosen": "formats",
+        "budget": "1MB",
+        "reached": "0.998MB",
+        "bits_per_weight": 4.5,
+        "tensors": rows,
+    }
     facts |= {"kl_sum_of_parts": 0.00123456, "kl_measured": 0.0015}
     found = formats_tables([{"name": "kv-cache"}, {"name": "allocate-bits", "facts": facts}])
     assert shown(capsys, *found) == [
@@ -82,7 +88,13 @@ def test_activations(capsys: pytest.CaptureFixture[str]) -> None:
         {"tensors": "down", "bits": 16, "kl": 0.00123456, "measured": True},
         {"tensors": "head", "bits": 8, "kl": 0.0002, "measured": False},
     ]
-    facts = {"budget": 1.3, "reached": 1.2345, "tensors": rows, "kl_measured": 0.00021}
+    facts = {
+        "chosen": "activations",
+        "budget": 1.3,
+        "reached": 1.2345,
+        "tensors": rows,
+        "kl_measured": 0.00021,
+    }
     facts |= {"kl_sum_of_8_bits": 0.00143456, "kl_sum_of_parts": 0.0002}
     found = activations_tables([{"name": "allocate-activations", "facts": facts}])
     assert shown(capsys, *found) == [
@@ -94,7 +106,7 @@ def test_activations(capsys: pytest.CaptureFixture[str]) -> None:
         ["sum,", "as", "chosen", "0.000200"],
         ["together,", "as", "chosen", "0.000210", "measured"],
     ]
-    assert activations_tables([{"name": "allocate-bits", "facts": facts}]) == []
+    assert formats_tables([{"name": "allocate-activations", "facts": facts}]) == []
     unmeasured = {"name": "allocate-activations", "facts": {"budget": 2.0, "reached": 2.0}}
     assert activations_tables([unmeasured]) == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from optc.ir.weights import LazyWeight
 from optc.passes.quantize.affine import quantized_rows
 from optc.passes.quantize.scheme import Scheme
 from tests.artifact.toy import forge, list_files
+from tests.export.pass_entries import pass_entry
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
 #: Tokens of the artifact's tokenizer, one a byte.
@@ -109,10 +110,7 @@ def write_giving(
         stated["model"]["merges"] = [["a", "b"]]
         file.write_text(json.dumps(stated))
     list_files(folder)
-    done = [
-        {"name": name, "spec": name, "count": 1, "details": {}}
-        for name in re.findall(r"[a-z-]+(?=[,{]|$)", passes)
-    ]
+    done = [asdict(pass_entry(name)) for name in re.findall(r"[a-z-]+(?:{[^}]*})?", passes)]
     forge(folder, lambda value: value["source"].update(config=dict(config)))
     forge(folder, lambda value: value.update(passes=done))
     return Artifact.open(folder)

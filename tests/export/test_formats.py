@@ -33,7 +33,11 @@ STEP = {"qwen2": 1 / 127, "qwen3": 1 / 5}
 
 def engine_parameters(made: Made) -> dict[str, np.ndarray]:
     """Every parameter of the class as the engine has it."""
-    model = read_class(made.artifact.manifest.source, made.backend.weights)
+    model = read_class(
+        made.artifact.manifest.source,
+        made.backend.weights,
+        [done.name for done in made.artifact.manifest.passes if done.moves_weights],
+    )
     found = read_parameters(made.backend.weights, model.origins)
     return {
         name: one.floats(0, one.rows)

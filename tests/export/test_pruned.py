@@ -18,6 +18,7 @@ from optc.export.export import export_artifact
 from optc.export.pruned import layer_numbers, pruned_source, renumbered
 from optc.importer import import_model
 from tests.export.engines import PASSES, GivingBackend, weights_of, write_giving
+from tests.export.pass_entries import pass_entry
 from tests.importer.decoders import build, config_of, error, reference, save, tokens
 from tests.support.pipelines import pipeline_of
 
@@ -68,7 +69,7 @@ def found(
     names: Sequence[str] = NAMES,
     **changes: Any,
 ) -> dict[str, Any]:
-    done = PassEntry(name, name, 1, details)
+    done = pass_entry(name, details)
     artifact, engine = artifact_of(tmp_path / "a", {**LLAMA, **changes}, done, heads)
     return pruned_source(artifact, engine, names).config
 
@@ -97,7 +98,7 @@ def test_whole_layers_are_said(tmp_path: Path) -> None:
 
 def test_a_wrapper_s_text_part(tmp_path: Path) -> None:
     whole = {"model_type": "gemma3", "text_config": LLAMA}
-    done = PassEntry("prune-width", "prune-width", 1, {"neurons": 96})
+    done = pass_entry("prune-width", {"neurons": 96})
     artifact, engine = artifact_of(tmp_path / "a", whole, done, [2] * 3)
     assert pruned_source(artifact, engine, NAMES).config["text_config"]["intermediate_size"] == 32
     assert LLAMA["intermediate_size"] == 64
@@ -140,7 +141,7 @@ def test_transformers_loads_what_is_left(
     monkeypatch.setattr(registry, "backend", {"toy": GivingBackend(weights)}.__getitem__)
     source = config_of("Llama", **SIZES)
     config = {**source.to_dict(), "architectures": ["LlamaForCausalLM"]}
-    done = PassEntry(name, name, 1, details)
+    done = pass_entry(name, details)
     artifact, _ = artifact_of(tmp_path / "a", config, done, heads)
     export_artifact(artifact, "hf", tmp_path / "out")
     read = transformers.AutoModelForCausalLM.from_pretrained(

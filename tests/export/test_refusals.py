@@ -7,19 +7,20 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from optc import registry
-from optc.artifact import Artifact, PassEntry
+from optc.artifact import Artifact
 from optc.errors import InputError, OptcError, UnsupportedError
 from optc.export.export import export_artifact
 from tests.artifact.toy import forge
 from tests.export.conftest import Made
 from tests.export.engines import GraphWeight, write_giving
+from tests.export.pass_entries import pass_entry
 from tests.runtime.support.artifacts import ToyBackend
 
 FORMS = ("gguf", "compressed-tensors", "hf")
@@ -92,10 +93,13 @@ def test_engines(qwen: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_passes(qwen: Made, spec: str, reason: str, tmp_path: Path) -> None:
-    name = spec.partition("{")[0]
-    passes = (PassEntry("fuse-qkv", "fuse-qkv", 1), PassEntry(name, spec, 1))
+    passes = (pass_entry("fuse-qkv"), pass_entry(spec))
     artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, passes=passes))
-    refused(artifact, tmp_path / "m.gguf", f"pass {name}: no checkpoint of the .*class: {reason}")
+    refused(
+        artifact,
+        tmp_path / "m.gguf",
+        f"pass {passes[1].name}: no checkpoint of the .*class: {reason}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,7 +160,7 @@ def test_tokenizers(qwen: Made, form: Any, tmp_path: Path) -> None:
 def test_what_the_manifest_forbids_is_refused_before_a_package_is_loaded(
     qwen: Made, tmp_path: Path
 ) -> None:
-    passes = [{"name": "rotate", "spec": "rotate", "count": 1, "details": {}}]
+    passes = [asdict(pass_entry("rotate"))]
     artifact = shutil.copytree(qwen.artifact.path, tmp_path / "artifact")
     forge(artifact, lambda value: value.update(passes=passes))
     code = (

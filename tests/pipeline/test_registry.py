@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from optc.errors import InputError, UnavailableError
+from optc.forms.decoder import Dense, Exported
+from optc.forms.ragged import RaggedStep
+from optc.forms.static_kv import StaticKV
 from optc.pipeline import registry
+from optc.pipeline.phase import Effect
 
 
 @pytest.fixture
@@ -71,6 +75,21 @@ def test_an_error_of_our_own_passes_is_an_internal_one(monkeypatch: pytest.Monke
     with pytest.raises(ModuleNotFoundError):
         registry.passes()
     _forget()
+
+
+def test_what_leads_to_a_form_is_optc_s_own(site: Path) -> None:
+    (site / "extra_passes_module.py").write_text(
+        "from optc.passes.kv_cache import PASSES as OWN\n"
+        "PASSES = [type('Mine', (one,), {'name': f'a-{one.name}'}) for one in OWN]\n"
+    )
+    _forget()
+    assert "a-kv-cache" in registry.passes()
+    assert registry.leading_to(RaggedStep).name == "kv-cache"
+    assert registry.leading_to(StaticKV).name == "kv-slots"
+    assert registry.leading_to(Dense).name == "canonicalize"
+    assert registry.having(Effect.SETS_COMPUTE_TYPE).name == "compute-type"
+    with pytest.raises(InputError, match="no pass leads to an exported decoder"):
+        registry.leading_to(Exported)
 
 
 def test_the_pass_of_an_option_is_the_only_one(site: Path) -> None:

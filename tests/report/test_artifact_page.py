@@ -277,7 +277,7 @@ def test_stages_stand_in_the_order_of_a_compile() -> None:
 
 def test_formats_that_a_pass_chose() -> None:
     row = {"tensors": "0.down", "format": "int3", "bits": 3.25, "kl": 1e-3, "measured": True}
-    facts = {"budget": "3.5bpw", "reached": "3.48 bits", "tensors": [row]}
+    facts = {"chosen": "formats", "budget": "3.5bpw", "reached": "3.48 bits", "tensors": [row]}
     passes = [{"name": "allocate-bits", "count": 1, "seconds": 1.0, "facts": facts}]
     text = read_page(artifact_page(subject(report(passes=passes))).text).section("size").text
     assert "Chosen within 3.5bpw; reached: 3.48 bits" in text
@@ -286,7 +286,7 @@ def test_formats_that_a_pass_chose() -> None:
 
 def test_activations_that_a_pass_chose() -> None:
     row = {"tensors": "0.down", "bits": 16, "kl": 1e-3, "measured": False}
-    facts = {"budget": 1.3, "reached": 1.25, "tensors": [row]}
+    facts = {"chosen": "activations", "budget": 1.3, "reached": 1.25, "tensors": [row]}
     passes = [{"name": "allocate-activations", "count": 1, "seconds": 1.0, "facts": facts}]
     text = read_page(artifact_page(subject(report(passes=passes))).text).section("size").text
     assert "Chosen within 1.30 times the multiply-adds; reached: 1.25" in text

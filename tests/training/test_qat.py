@@ -94,5 +94,5 @@ def test_recipes_that_round_nothing_are_refused(source: Path, text: Path) -> Non
     asked = QatOptions(text=[str(text)], output=text.parent / "o")
     with pytest.raises(InputError, match="--recipe: no recipe says how weights are rounded"):
         qat(source, asked)
-    with pytest.raises(InputError, match="the recipe fp32 has no quantize-weights"):
+    with pytest.raises(InputError, match="the recipe fp32 rounds no weights to integers"):
         qat(source, dataclasses.replace(asked, recipe="fp32"))

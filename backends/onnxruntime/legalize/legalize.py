@@ -9,10 +9,12 @@ from optc.backends.onnxruntime.legalize.fused import FuseOperators
 from optc.backends.onnxruntime.legalize.matmuls import LowerMatmuls
 from optc.backends.onnxruntime.legalize.pages import PagedAttentionOperator
 from optc.errors import UnsupportedError
+from optc.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import remove_unused
 from optc.pipeline import registry as pass_registry
 from optc.pipeline.base import Pass
+from optc.pipeline.phase import Effect
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 
@@ -30,8 +32,7 @@ def legalize_pages(model: ir.Model, positions: int) -> tuple[PassRecord, ...]:
     Raises:
         UnsupportedError: PagedAttention does not take one of its attentions.
     """
-    compute_type = pass_registry.passes()["compute-type"].from_options({"dtype": "float16"})
-    passes = (LowerMatmuls(), FuseOperators(), PagedAttentionOperator(positions), compute_type)
+    passes = (LowerMatmuls(), FuseOperators(), PagedAttentionOperator(positions), _in_float16())
     runs = Pipeline(passes).run(model)
     remove_unused(model)
     _drop_unread_inputs(model)
@@ -50,15 +51,14 @@ def legalize(model: ir.Model, positions: int, *, half: bool = False) -> tuple[Pa
         UnsupportedError: The model has what slots have no place for, or with ``half`` an attention
             that GroupQueryAttention does not take.
     """
-    names = pass_registry.passes()
     passes: list[Pass] = [
-        names["kv-slots"](),
+        pass_registry.leading_to(StaticKV)(),
         LowerMatmuls(),
         FuseOperators(),
         GroupQueryAttention(positions),
     ]
     if half:
-        passes.append(names["compute-type"].from_options({"dtype": "float16"}))
+        passes.append(_in_float16())
     runs = Pipeline(tuple(passes)).run(model)
     left = [n for n in model.graph if is_op(n, "SlotAttention", domain=DOMAIN)]
     if half and left:
@@ -72,6 +72,10 @@ def legalize(model: ir.Model, positions: int, *, half: bool = False) -> tuple[Pa
     remove_unused(model)
     _drop_unread_inputs(model)
     return tuple(runs)
+
+
+def _in_float16() -> Pass:
+    return pass_registry.having(Effect.SETS_COMPUTE_TYPE).from_options({"dtype": "float16"})
 
 
 def _drop_unread_inputs(model: ir.Model) -> None:

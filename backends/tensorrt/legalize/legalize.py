@@ -13,9 +13,11 @@ from optc.backends.tensorrt.legalize.names import UniqueNames
 from optc.backends.tensorrt.legalize.weight_only import WeightOnly
 from optc.forms.engine import EngineForm
 from optc.forms.kv_pools import KVPools
+from optc.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, is_op
 from optc.pipeline import registry as pass_registry
 from optc.pipeline.base import Pass
+from optc.pipeline.phase import Effect
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
 
@@ -61,12 +63,12 @@ def legalize(model: ir.Model, slot_length: int) -> Legalized:
 
 def _steps(slot_length: int, *native: Pass) -> tuple[Pass, ...]:
     """Passes to the dialect, or without ``native`` to what ONNX Runtime has kernels for."""
-    slots = pass_registry.passes()["kv-slots"]()
+    slots = pass_registry.leading_to(StaticKV)()
     return slots, WeightOnly(), *native, LowerAttention(slot_length), Inline(), UniqueNames()
 
 
 def _computing_in(dtype: str) -> Pass:
-    return pass_registry.passes()["compute-type"].from_options({"dtype": dtype})
+    return pass_registry.having(Effect.SETS_COMPUTE_TYPE).from_options({"dtype": dtype})
 
 
 def compute_type(model: ir.Model) -> str:

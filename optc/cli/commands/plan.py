@@ -170,7 +170,7 @@ def _kept(engines: Sequence[EnginePlan]) -> Table:
         others = "; ".join(f"{', '.join(types)}: {what}" for what, types in kinds.items())
         names.setdefault((kept, others, refused), []).append(engine.name)
     columns = ("name", "as it is", "otherwise", "refused")
-    rows = table("keys and values by kv-cache.dtype", *columns, prose=columns)
+    rows = table("keys and values by type", *columns, prose=columns)
     for cells, named in names.items():
         rows.add_row(", ".join(named), *cells)
     return rows

@@ -20,6 +20,8 @@ from optc.driver.compiling.machine import machine_facts, package_versions
 from optc.driver.compiling.options import ResolvedOptions
 from optc.driver.compiling.tensor_kinds import tensor_kinds
 from optc.driver.judging.judge import Judgement
+from optc.pipeline.phase import Effect
+from optc.pipeline.record import PassRecord
 
 if TYPE_CHECKING:
     from optc.driver.compiling.lowering import Lowered
@@ -45,10 +47,7 @@ def assemble_manifest(
         source=Source(imported.name, imported.source_digest, imported.family, imported.config),
         recipe=options.recipe.to_json(),
         pipeline=lowered.spec,
-        passes=tuple(
-            PassEntry(run.name, run.spec, run.report.count, dict(run.report.details))
-            for run in lowered.runs
-        ),
+        passes=tuple(_entry(run) for run in lowered.runs),
         engines=tuple(built.entry for built in engines),
         tokenizer=tokenizer,
         files=files,
@@ -94,3 +93,16 @@ def assemble_report(
         ],
         **{draft.role: draft.report for draft in drafts},
     }
+
+
+def _entry(run: PassRecord) -> PassEntry:
+    done = bool(run.report.count)
+    return PassEntry(
+        run.name,
+        run.spec,
+        run.report.count,
+        dict(run.report.details),
+        removes=run.removes if done else "",
+        leaves_class=run.leaves_class if done else "",
+        moves_weights=done and bool(run.effects & Effect.MOVES_WEIGHTS),
+    )

@@ -10,6 +10,9 @@ import onnx_ir as ir
 from optc.driver.compiling.limits import check_passes
 from optc.driver.compiling.options import ResolvedOptions
 from optc.errors import InputError
+from optc.forms.decoder import Dense
+from optc.pipeline import registry
+from optc.pipeline.base import Pass
 from optc.pipeline.instruments import Instrument, dump_to
 from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.pipeline import Pipeline
@@ -18,8 +21,10 @@ from optc.process_memory import give_back_freed
 from optc.progress import telling
 from optc.reference.calibration import calibration_of, own_calibration
 
-#: The group of passes whose result, the dense form, is what gates compare with.
-CANONICALIZE = "canonicalize"
+
+def dense_pipeline(*more: Pass) -> Pipeline:
+    """The pipeline to the dense form, which is what gates compare with, and ``more`` passes."""
+    return Pipeline((registry.leading_to(Dense)(), *more))
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,6 @@ def _pipeline(options: ResolvedOptions) -> tuple[Pipeline, int]:
         raise InputError(
             f"pass {late} comes behind {rest[0].name}, and gates would compare other tokens",
             where=f"recipe {options.recipe.name}",
-            hint=f"put it directly behind {CANONICALIZE}",
+            hint=f"put it directly behind {registry.leading_to(Dense).name}",
         )
     return pipeline, leading

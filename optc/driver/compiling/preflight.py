@@ -14,12 +14,6 @@ from optc.importer.text_model.stated import decoder_part
 from optc.machine import this_machine
 from optc.recipe import Recipe
 
-#: Passes that only some engines have code for: an operator of theirs, and the option's name.
-_ADDITIONS = {
-    "adapters": ("AdapterMatMul", "--adapters"),
-    "medusa-heads": ("ResidualHeads", "--medusa"),
-}
-
 
 def check_config(source: Path, max_context: int | None, self_draft: int | str | None) -> None:
     """Check what is asked for against config.json, as far as that states it; the importer, which
@@ -73,7 +67,7 @@ def check_additions(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
     Raises:
         UnsupportedError: One has not; says why.
     """
-    wanted = [_ADDITIONS[p.name] for p in recipe.pipeline.passes if p.name in _ADDITIONS]
+    wanted = [(one.adds, one.added_by) for one in recipe.pipeline.passes if one.adds]
     if not wanted:
         return
     import onnx_ir as ir

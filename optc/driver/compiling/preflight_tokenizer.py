@@ -13,8 +13,9 @@ from optc.foreign.errors import foreign_errors
 from optc.importer.json_file import read_object
 from optc.importer.tokenizer_files import TOKENIZER_FILES
 from optc.options import AUTO, CompileOptions
+from optc.pipeline.phase import Effect
 from optc.recipe import Recipe
-from optc.recipe_additions import calibrates, trims
+from optc.recipe_additions import calibrates
 
 #: What passes that calibrate read texts with.
 _FILE = "tokenizer.json"
@@ -92,8 +93,9 @@ def _reading(
         return
     if asked.eval_text is not None and (not asked.no_gates or asked.bisect):
         yield "--eval-text", "leave it out; random token ids are scored then"
-    if trims(recipe):
-        yield "pass vocab-trim", "leave the pass out"
+    for one in recipe.pipeline.passes:
+        if one.has(Effect.REMOVES_TOKENS):
+            yield f"pass {one.name}", "leave the pass out"
     if asked.self_draft == AUTO:
         yield "--self-draft auto", "give the number of layers"
     if len(specs) > 1:

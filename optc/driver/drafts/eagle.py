@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optc.artifact import ArtifactWriter, Source
 from optc.backend import BuildOptions
@@ -18,8 +18,6 @@ from optc.driver.drafts.eagle_layer import layer_weights, make_draft_layer
 from optc.forms.ragged import RaggedStep
 from optc.importer.eagle import digest_eagle
 from optc.pipeline import registry
-from optc.pipeline.base import Pass
-from optc.pipeline.phase import Phase
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -27,10 +25,6 @@ if TYPE_CHECKING:
     from optc.recipe import Recipe
 
 ROLE = "eagle"
-#: Bits of the layer's own weights, and the size of their groups where the recipe has none.
-BITS, GROUP_SIZE = 4, 32
-#: Passes that fuse, page and round; all others prepare the target's own weights by a text.
-_KEPT = (Phase.CANONICAL, Phase.FUSION, Phase.CACHE, Phase.ROUNDING)
 
 
 def build_eagle(
@@ -79,12 +73,9 @@ def layer_recipe(recipe: Recipe, layer: ir.Model) -> Recipe:
     """The recipe of the layer beside a target of ``recipe``: the same fusions, keys and values, and
     the head's own bits, so that both read one copy of it. Its other weights are rounded to the
     nearest of 4 bits: no statistics are known of their inputs."""
-    passes: list[Pass] = []
-    for one in recipe.pipeline.passes:
-        if one.name == "quantize-weights":
-            passes.append(_in_few_bits(one, layer))
-        elif one.phase in _KEPT:
-            passes.append(one)
+    own = layer_weights(layer)
+    asked = (one.for_draft_layer(own) for one in recipe.pipeline.passes)
+    passes = [one for one in asked if one is not None]
     # Of a prompt the layer's keys and values are wanted, and a guess behind its last row.
     added = registry.added_by("--eagle").from_options({"rows": "logits"})
     place = next(i for i, one in enumerate(passes) if one.gives is RaggedStep) + 1
@@ -92,22 +83,3 @@ def layer_recipe(recipe: Recipe, layer: ir.Model) -> Recipe:
     pipeline = replace(recipe.pipeline, passes=tuple(passes))
     pipeline.validate()
     return replace(recipe, pipeline=pipeline)
-
-
-def _in_few_bits(quantize: Pass, layer: ir.Model) -> Pass:
-    """``quantize-weights`` with 4 bits in groups for the layer's own weights: a draft step is bound
-    by their bytes, and its drafts hold almost as often as with int8 (ADR 0124). Types that a recipe
-    stores weights in have one format for all."""
-    stated = quantize.stated_options()
-    if stated.get("format", "int") != "int":
-        return quantize.with_options({"method": "round"})
-    given = stated.get("layer_bits", ())
-    others = list(given) if isinstance(given, list | tuple) else []
-    wanted: dict[str, Any] = {"method": "round"}
-    if not others and not stated.keys() & {"bits", "group_size", "symmetric"}:
-        # The target is in int8 per channel, its head too: kernels of integer scales are faster.
-        wanted |= {"bits": BITS, "group_size": GROUP_SIZE, "head_bits": 8}
-        return quantize.with_options(wanted | {"symmetric": False, "group_scales": "int"})
-    group = stated.get("group_size") or GROUP_SIZE
-    formats = [f"{name}={BITS}g{group}" for name in layer_weights(layer)]
-    return quantize.with_options(wanted | {"layer_bits": [*others, *formats]})

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from optc.driver.compiling.lowering import CANONICALIZE, Lowered
+from optc.driver.compiling.lowering import Lowered, dense_pipeline
 from optc.gates.bisect.bisect import bisect
 from optc.gates.bisect.stages import LEAST_KL, Stage
 from optc.gates.measure import GateResult
@@ -39,7 +39,7 @@ def bisect_passes(
     Raises:
         UnsupportedError: The model cannot be cut at its layers.
     """
-    stages = [Stage(CANONICALIZE, lowered.reference)]
+    stages = [Stage(dense_pipeline().passes[-1].name, lowered.reference)]
     stages += [Stage(name, model) for name, model in lowered.stages]
     found = bisect(stages, windows, threads=usable_threads(), progress=progress).to_json()
     measured = [gate for gate in gates if gate.name == "kl_mean" and gate.value is not None]

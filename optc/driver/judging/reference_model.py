@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.artifact import Artifact, EngineEntry, Manifest
-from optc.driver.compiling.lowering import CANONICALIZE
+from optc.driver.compiling.lowering import dense_pipeline
 from optc.driver.compiling.tokenizer import FOLDER
 from optc.errors import InputError
 from optc.importer.config import read_config
@@ -16,9 +16,8 @@ from optc.importer.source_digest import digest_source
 from optc.importer.text_model.stated import decoder_part
 from optc.ir.vocabulary import KEPT_IDS
 from optc.pipeline import registry as pass_registry
-from optc.pipeline.entries import read_pipeline
+from optc.pipeline.phase import Effect
 from optc.progress import Progress
-from optc.recipe_additions import TRIMS
 
 if TYPE_CHECKING:
     from optc.importer import ImportedModel
@@ -63,8 +62,9 @@ def import_reference(
     imported = import_model(folder, allow_remote_code=allow_remote_code)
     if kept is None:
         _check_vocabulary(width(imported.model.graph.outputs[0]), engine, folder)
-    trim = [] if kept is None else [{TRIMS: {"folder": str(kept)}}]
-    read_pipeline([CANONICALIZE, *trim], pass_registry).run(imported.model)
+    trim = pass_registry.having(Effect.REMOVES_TOKENS)
+    trims = [] if kept is None else [trim.from_options({"folder": str(kept)})]
+    dense_pipeline(*trims).run(imported.model)
     _check_vocabulary(width(imported.model.graph.outputs[0]), engine, folder)
     return imported
 

@@ -14,7 +14,7 @@ from optc.driver.recipes.recipe_options import calibrated, check_text
 from optc.errors import InputError, UnsupportedError
 from optc.options import CompileOptions
 from optc.recipe import Recipe, load_recipe
-from optc.recipe_additions import TRIMS, trims, with_structures_pruned
+from optc.recipe_additions import trims, with_structures_pruned
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ def check_draft_vocabulary(folder: Path | None, recipe: Recipe) -> None:
     """
     if folder is not None and trims(recipe):
         raise InputError(
-            f"the recipe {recipe.name!r} trims the vocabulary with {TRIMS}, and a draft of a "
-            "folder of its own has the whole one",
+            f"the recipe {recipe.name!r} trims the vocabulary, and a draft of a folder of its "
+            "own has the whole one",
             where="--draft",
-            hint=f"--draft self:bits=2 makes one of the target; or leave {TRIMS} out",
+            hint="--draft self:bits=2 makes one of the target; or keep all tokens",
         )
 
 
@@ -112,8 +112,8 @@ def check_distilled(specs: Sequence[DraftSpec], asked: CompileOptions, recipe: R
         check_text(Path(text), "--draft-text")
     if trained and trims(recipe):
         raise InputError(
-            f"the recipe {recipe.name!r} trims the vocabulary with {TRIMS}, and a draft is trained "
-            "with the whole one",
+            f"the recipe {recipe.name!r} trims the vocabulary, and a draft is trained with the "
+            "whole one",
             where=f"--draft {trained[0].text}",
-            hint=f"leave distill or {TRIMS} out",
+            hint="leave distill out, or take a recipe that keeps all tokens",
         )

@@ -8,9 +8,11 @@ from optc.backend import Support
 from optc.driver.compiling.engines import EngineTarget, engine_name
 from optc.errors import UnsupportedError
 from optc.executable.executable import KV_TYPES
+from optc.forms.ragged import RaggedStep
 from optc.recipe import Recipe
 
-_PASS, _OPTION = "kv-cache", "dtype"
+#: The option of a pass that leads to a ragged step: the type of its keys and values.
+_OPTION = "dtype"
 
 
 def kv_supports(request: EngineTarget) -> dict[str, Support]:
@@ -24,7 +26,9 @@ def check_kv_type(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
     Raises:
         UnsupportedError: One does not; says why, and which types it takes.
     """
-    for one in (p for p in recipe.pipeline.passes if p.name == _PASS):
+    for one in recipe.pipeline.passes:
+        if one.gives is not RaggedStep or not hasattr(one, _OPTION):
+            continue
         dtype = str(getattr(one, _OPTION))
         for engine in engines:
             found = kv_supports(engine)
@@ -32,6 +36,6 @@ def check_kv_type(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
                 taken = [t for t, support in found.items() if support.how != "unsupported"]
                 raise UnsupportedError(
                     f"{engine_name(engine.backend, engine.target)}: {found[dtype].reason}",
-                    where=f"{_PASS}.{_OPTION}={dtype}",
-                    hint=f"--set {_PASS}.{_OPTION}=… with one that it takes: {', '.join(taken)}",
+                    where=f"{one.name}.{_OPTION}={dtype}",
+                    hint=f"--set {one.name}.{_OPTION}=… with one that it takes: {', '.join(taken)}",
                 )

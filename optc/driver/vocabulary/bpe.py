@@ -54,14 +54,14 @@ class BytePairs:
             raise UnsupportedError(
                 f"a tokenizer of the kind {kind} cannot be trimmed",
                 where=where,
-                hint="byte-pair encodings (BPE) can; take a recipe without vocab-trim",
+                hint="byte-pair encodings (BPE) can; take a recipe that keeps all tokens",
             )
         for key in ("continuing_subword_prefix", "end_of_word_suffix"):
             if model.get(key):
                 raise UnsupportedError(
                     f"a tokenizer with {key}={model[key]!r} cannot be trimmed",
                     where=where,
-                    hint="take a recipe without vocab-trim",
+                    hint="take a recipe that keeps all tokens",
                 )
         try:
             pairs = [_pair(merge) for merge in model["merges"]]

@@ -29,10 +29,9 @@ from optc.driver.vocabulary.trim_tokenizer import kept_ids, trimmed
 from optc.errors import InputError
 from optc.importer import ImportedModel
 from optc.ir.vocabulary import digest_ids, write_ids
-from optc.recipe_additions import TRIMS, with_vocabulary
+from optc.pipeline.phase import Effect
+from optc.recipe_additions import with_vocabulary
 from optc.reference.text import default_documents
-
-_WHERE = f"pass {TRIMS}"
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,12 @@ def trim_vocabulary(
         InputError: There is no text or no tokenizer, or a text reads otherwise after trimming.
         UnsupportedError: The tokenizer is of a kind that cannot be trimmed.
     """
+    one = next(p for p in options.recipe.pipeline.passes if p.has(Effect.REMOVES_TOKENS))
+    at = f"pass {one.name}"
     if options.asked.calibration is None:
         raise InputError(
             "there is no text of a domain whose tokens stay",
-            where=_WHERE,
+            where=at,
             hint="--calibration FILE gives one such as the model will read and write",
         )
     folder = scratch / "vocabulary"
@@ -114,7 +115,7 @@ def trim_vocabulary(
         allow_remote_code=options.asked.allow_remote_code,
     )
     if entry is None:
-        raise InputError("the model has no tokenizer", where=_WHERE, hint="leave the pass out")
+        raise InputError("the model has no tokenizer", where=at, hint="leave the pass out")
     file = folder / entry.files[0]
     source = file.read_text("utf-8")
     chat = artifact_chat(folder, entry)
@@ -123,7 +124,6 @@ def trim_vocabulary(
     before = tokenizers.Tokenizer.from_str(source)
     counts = _counts(before, documents)
     data = json.loads(source)
-    one = next(p for p in options.recipe.pipeline.passes if p.name == TRIMS)
     min_count, where = int(vars(one)["min_count"]), str(imported.folder)
     ends = {*entry.eos_token_ids, *([] if entry.bos_token_id is None else [entry.bos_token_id])}
     kept = kept_ids(data, counts, min_count, ends, where)
@@ -181,7 +181,7 @@ def _check_round_trip(
             raise InputError(
                 "with the trimmed tokenizer a text reads {1!r}, not {0!r}".format(*shown),
                 where=where,
-                hint="take a recipe without vocab-trim",
+                hint="take a recipe that keeps all tokens",
             )
 
 

@@ -92,5 +92,5 @@ def _post_processor(
     raise UnsupportedError(
         f"a post-processor of the kind {kind} may name ids that are not found",
         where=where,
-        hint="take a recipe without vocab-trim",
+        hint="take a recipe that keeps all tokens",
     )

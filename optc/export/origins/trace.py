@@ -16,9 +16,6 @@ from optc.importer.text_model.buffers import make_scalars_constant
 from optc.pipeline import registry as pass_registry
 from optc.pipeline.entries import read_pipeline
 
-#: Passes that give weights other names, rows in another order, or put some below each other.
-MOVING = ("canonicalize", "fuse-qkv", "fuse-gate-up")
-
 
 @dataclass(frozen=True)
 class Origins:
@@ -41,15 +38,13 @@ class Origins:
         return tuple(self.shapes)
 
 
-def trace_origins(
-    config: PretrainedConfig, skeleton: Skeleton, passes: Sequence[str] = MOVING
-) -> Origins:
+def trace_origins(config: PretrainedConfig, skeleton: Skeleton, passes: Sequence[str]) -> Origins:
     """The origins of the weights of an engine.
 
     Args:
         config: Of the class.
         skeleton: Of the class.
-        passes: Those of `MOVING` that made the engine's graph, in order.
+        passes: Those that move weights (`Effect.MOVES_WEIGHTS`), in order.
 
     Raises:
         UnsupportedError: The decoder does something that cannot be captured.

@@ -72,11 +72,9 @@ def sizes(subject: Subject) -> Section:
 
 def _formats(subject: Subject) -> list[Node]:
     """The format of each weight and what it loses, where a pass chose them."""
-    passes = subject.fields.children("passes") if "passes" in subject.report else []
-    chosen = [f.child("facts") for f in passes if f.values.get("name") == "allocate-bits"]
-    if not chosen or "tensors" not in chosen[0].values:
+    facts = _chosen(subject, "formats")
+    if facts is None:
         return []
-    facts = chosen[0]
     rows = [
         (
             f.get("tensors", str),
@@ -95,11 +93,9 @@ def _formats(subject: Subject) -> list[Node]:
 
 def _activations(subject: Subject) -> list[Node]:
     """What each layer loses by activations of 8 bits, where a pass chose which read 16."""
-    passes = subject.fields.children("passes") if "passes" in subject.report else []
-    chosen = [f.child("facts") for f in passes if f.values.get("name") == "allocate-activations"]
-    if not chosen or "tensors" not in chosen[0].values:
+    facts = _chosen(subject, "activations")
+    if facts is None:
         return []
-    facts = chosen[0]
     rows = [
         (
             f.get("tensors", str),
@@ -116,6 +112,13 @@ def _activations(subject: Subject) -> list[Node]:
     columns = [*numbers("bits", "KL of 8 bits"), Column("which was")]
     shown = table([Column("read by", "code"), *columns], rows, caption)
     return [element("h3", "Activations"), shown]
+
+
+def _chosen(subject: Subject, what: str) -> Fields | None:
+    """Facts of the first pass that chose ``what`` for each weight or layer."""
+    passes = subject.fields.children("passes") if "passes" in subject.report else []
+    facts = (f.child("facts") for f in passes if f.values.get("facts"))
+    return next((one for one in facts if one.values.get("chosen") == what), None)
 
 
 def _files(subject: Subject) -> Element:

@@ -60,6 +60,7 @@ class PruneResidual(PruneStructures):
 
     name: ClassVar[str] = "prune-residual"
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS | Effect.REBASES_HIDDEN
+    unlike_class: ClassVar[str] = "channels of the residual stream were removed"
     before: ClassVar[tuple[str, ...]] = (*PruneStructures.before, "prune-residual")
 
     target: str = "0.9x"

@@ -56,6 +56,7 @@ class PruneDepth(PruneStructures):
     """
 
     name: ClassVar[str] = "prune-depth"
+    removes: ClassVar[str] = "layers"
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS | Effect.MOVES_KV
     added_by: ClassVar[str] = "--draft self:depth"
     before: ClassVar[tuple[str, ...]] = (

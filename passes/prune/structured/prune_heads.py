@@ -48,6 +48,7 @@ class PruneHeads(PruneStructures):
     """
 
     name: ClassVar[str] = "prune-heads"
+    removes: ClassVar[str] = "heads"
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS | Effect.MOVES_KV
     before: ClassVar[tuple[str, ...]] = (*PruneStructures.before, "prune-heads")
 

@@ -45,6 +45,7 @@ class PruneWidth(PruneStructures):
     """
 
     name: ClassVar[str] = "prune-width"
+    removes: ClassVar[str] = "neurons"
     added_by: ClassVar[str] = "--draft self:width"
     before: ClassVar[tuple[str, ...]] = (*PruneStructures.before, "prune-width")
 

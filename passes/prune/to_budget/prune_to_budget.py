@@ -58,6 +58,7 @@ class PruneToBudget(PruneOnText):
     name: ClassVar[str] = "prune-to-budget"
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS | Effect.MOVES_KV
     added_by: ClassVar[str] = "--budget BUDGET,prune"
+    unlike_class: ClassVar[str] = "channels may have been removed"
     before: ClassVar[tuple[str, ...]] = LATER
 
     shares: tuple[float, ...] = (0.875, 0.75, 0.625, 0.5, 0.375, 0.25)

@@ -38,6 +38,7 @@ class VocabTrim(Pass):
     name: ClassVar[str] = "vocab-trim"
     phase: ClassVar[Phase] = Phase.VOCABULARY
     effects: ClassVar[Effect] = Effect.REMOVES_TOKENS
+    unlike_class: ClassVar[str] = "tokens were removed"
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = (

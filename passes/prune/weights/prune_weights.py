@@ -64,6 +64,9 @@ class PruneWeights(ReadsText):
     name: ClassVar[str] = "prune-weights"
     phase: ClassVar[Phase] = Phase.SPARSITY
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS
+    unlike_class: ClassVar[str] = (
+        "weights were pruned, and sparse formats of other tools are different"
+    )
     before: ClassVar[tuple[str, ...]] = LATER
 
     method: str = "admm"

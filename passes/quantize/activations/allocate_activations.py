@@ -151,6 +151,7 @@ class AllocateActivations(ReadsText):
         narrow = [i for i in range(len(groups)) if i not in wide]
         self._settle(report, groups, wide)
         report.facts |= {
+            "chosen": "activations",
             "kl_sum_of_8_bits": sum(kls),
             "kl_sum_of_parts": sum(kls[i] for i in narrow),
             "kl_measured": rater.measure([narrow])[0] if narrow else 0.0,

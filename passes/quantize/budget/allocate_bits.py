@@ -255,6 +255,7 @@ class AllocateBits(ReadsText):
         budget = Budget.read(self.budget, f"pass {self.name}")
         report.settled = {f"{QuantizeWeights.name}.layer_bits": tuple(texts)}
         report.facts = {
+            "chosen": "formats",
             "budget": self.budget,
             "reached": budget.reached(size, present),
             "bits_per_weight": (size + present.fixed_bits) / present.weights,

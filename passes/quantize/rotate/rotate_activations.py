@@ -43,6 +43,10 @@ class RotateActivations(InBlocks):
     """
 
     name: ClassVar[str] = "rotate-activations"
+    unlike_class: ClassVar[str] = (
+        "weights are rotated, as inputs are while the engine runs; "
+        "--set rotate-activations.block=0 --set rotate-kv.block=0 leaves them as they are"
+    )
     before: ClassVar[tuple[str, ...]] = (
         "rotate-activations",
         "calibrate",

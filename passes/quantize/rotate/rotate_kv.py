@@ -45,6 +45,10 @@ class RotateKV(InBlocks):
 
     name: ClassVar[str] = "rotate-kv"
     effects: ClassVar[Effect] = Effect.TURNS_KV
+    unlike_class: ClassVar[str] = (
+        "values are rotated, as keys are while the engine runs; "
+        "--set rotate-kv.block=0 --set rotate-activations.block=0 leaves them as they are"
+    )
     before: ClassVar[tuple[str, ...]] = ("rotate-kv", "rotate-activations", "calibrate", *LATER)
 
     def rotate(

@@ -14,6 +14,7 @@ from optc.driver.compiling.machine import package_versions
 from optc.driver.judging.judge import Judgement
 from optc.gates.measure import GateResult
 from optc.importer import ImportedModel
+from optc.pipeline.phase import Effect
 from optc.recipe import load_recipe
 from tests.artifact.toy import toy_engine
 from tests.support.models import Dense, dense_model
@@ -43,6 +44,9 @@ def stages() -> Any:
         name="kv-cache",
         spec="kv-cache{dtype=int8}",
         report=SimpleNamespace(count=2, details={"full": 2}),
+        effects=Effect.MOVES_WEIGHTS,
+        removes="heads",
+        leaves_class="tokens were removed",
         to_json=lambda: {"name": "kv-cache", "seconds": 0.5},
     )
     return SimpleNamespace(
@@ -77,7 +81,8 @@ def test_the_manifest(stages: Any) -> None:
     assert found.source == Source("m", "ab" * 32, "llama", {"hidden_size": 32})
     assert found.recipe["name"] == "fp32"
     assert found.pipeline == "canonicalize,kv-cache{dtype=int8}"
-    assert found.passes == (PassEntry("kv-cache", "kv-cache{dtype=int8}", 2, {"full": 2}),)
+    told = ("heads", "tokens were removed", True)
+    assert found.passes == (PassEntry("kv-cache", "kv-cache{dtype=int8}", 2, {"full": 2}, *told),)
     assert [engine.name for engine in found.engines] == ["a", "b"]
     assert (found.tokenizer, found.files, found.gated) == (None, FILES, True)
     assert found.gates == (

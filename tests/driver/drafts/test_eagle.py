@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from optc.driver.compiling.lowering import CANONICALIZE
 from optc.driver.drafts.eagle import layer_recipe
 from optc.driver.drafts.eagle_layer import make_draft_layer
 from optc.errors import InputError
 from optc.forms.ragged import RaggedStep
 from optc.ir.functions import operand
-from optc.pipeline import registry
-from optc.pipeline.phase import Effect
+from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.pipeline import Pipeline
 from optc.recipe import load_recipe
 from optc.recipe_additions import with_hidden_states
@@ -31,8 +29,7 @@ RECIPES = (
 
 def behind_dense(pipeline: Pipeline) -> Pipeline:
     """The passes that a model in dense form has not seen."""
-    leading = {one.name for one in registry.pass_groups()[CANONICALIZE]}
-    return replace(pipeline, passes=tuple(p for p in pipeline.passes if p.name not in leading))
+    return replace(pipeline, passes=pipeline.passes[pipeline.behind(Phase.CANONICAL) :])
 
 
 @pytest.mark.parametrize("name", RECIPES)

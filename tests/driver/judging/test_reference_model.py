@@ -69,7 +69,7 @@ def test_the_importer_has_the_last_word(
     monkeypatch.setattr(importer, "import_model", lambda path, allow_remote_code: model)
     ran: list[ir.Model] = []
     pipeline = SimpleNamespace(run=ran.append)
-    monkeypatch.setattr(reference_model, "read_pipeline", lambda *_: pipeline)
+    monkeypatch.setattr(reference_model, "dense_pipeline", lambda *_: pipeline)
     if vocab == 16:
         assert import_reference(folder, toy_engine(), no_progress) is model
         assert ran == [model.model]
@@ -91,7 +91,7 @@ def test_code_of_the_folder_runs_only_if_it_may(
 
     monkeypatch.setattr(importer, "import_model", import_model)
     run = SimpleNamespace(run=lambda model: None)
-    monkeypatch.setattr(reference_model, "read_pipeline", lambda *_: run)
+    monkeypatch.setattr(reference_model, "dense_pipeline", lambda *_: run)
     if allowed:
         import_reference(folder, toy_engine(), no_progress, allow_remote_code=True)
     else:
