@@ -5,12 +5,13 @@ The core never imports them: no arrow leaves it (docs/architecture.md).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from optc.errors import InputError
+from optc.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:  # backends bring NumPy, which takes longer than most commands
     from importlib.resources.abc import Traversable
@@ -30,10 +31,11 @@ def backend(name: str) -> Backend:
 
     Raises:
         InputError: No such backend; the message lists those that exist.
+        UnavailableError: It is of another package, which cannot be imported.
     """
     for point in entry_points(group="optc.backends"):
         if point.name == name:
-            loaded: Backend = point.load()
+            loaded: Backend = load_point(point)
             return loaded
     raise InputError(
         f"unknown backend {name!r}", where="backend", hint=f"one of {', '.join(backend_names())}"
@@ -49,3 +51,24 @@ def recipe_files() -> dict[str, Traversable]:
             if entry.name.endswith(".yaml"):
                 found[entry.name.removesuffix(".yaml")] = entry
     return dict(sorted(found.items()))
+
+
+def load_point(point: EntryPoint, read: Callable[[Any], Any] = lambda found: found) -> Any:
+    """What ``read`` takes of the module or object of an entry point.
+
+    Raises:
+        UnavailableError: It is of another package, which cannot be imported or lacks that.
+    """
+    try:
+        return read(point.load())
+    except Exception as error:  # a package may raise anything while it is imported
+        package = "optc" if point.dist is None else point.dist.name
+        if package == "optc":
+            raise
+        what = point.group.partition(".")[2].replace("_", " ")
+        raise UnavailableError(
+            f"the {what} of the package {package!r} cannot be loaded: "
+            f"{type(error).__name__}: {error}",
+            where=f"entry point {point.name} = {point.value}",
+            hint=f"install another release of it, or: pip uninstall {package}",
+        ) from error

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 
-from optc.errors import InputError, UnavailableError
+from optc.errors import InputError
 from optc.forms.form import Form
 from optc.pipeline.base import Pass
 from optc.pipeline.phase import Effect
+from optc.registry import load_point
 
 
 @cache
@@ -23,7 +24,7 @@ def pass_groups() -> dict[str, tuple[type[Pass], ...]]:
         UnavailableError: A package of passes that is installed beside optc cannot be imported.
     """
     points = sorted(entry_points(group="optc.passes"), key=lambda p: p.name)
-    return {point.name: _load(point) for point in points}
+    return {point.name: load_point(point, lambda module: tuple(module.PASSES)) for point in points}
 
 
 @cache
@@ -76,18 +77,3 @@ def _own(wanted: Callable[[type[Pass]], bool], kind: str) -> type[Pass]:
     if not found:
         raise InputError(f"no pass {kind}", where="passes", hint="install optc again")
     return min(found, key=lambda one: not one.__module__.startswith("optc."))
-
-
-def _load(point: EntryPoint) -> tuple[type[Pass], ...]:
-    try:
-        return tuple(point.load().PASSES)
-    except Exception as error:  # a package may raise anything while it is imported
-        package = "optc" if point.dist is None else point.dist.name
-        if package == "optc":
-            raise
-        raise UnavailableError(
-            f"the passes of the package {package!r} cannot be loaded: "
-            f"{type(error).__name__}: {error}",
-            where=f"entry point {point.name} = {point.value}",
-            hint=f"install another release of it, or: pip uninstall {package}",
-        ) from error

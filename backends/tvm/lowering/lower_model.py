@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 
 import onnx_ir as ir
 
@@ -31,9 +32,10 @@ from optc.forms.decoder import FEATURES
 from optc.forms.kv_pools import KVPools
 from optc.forms.ragged import HIDDEN, MEDUSA_LOGITS, TREE_PARENT, RaggedStep
 from optc.ir.graph import width
+from optc.registry import load_point
 from optc.target import Target
 
-#: Every lowered operator by (domain, name).
+#: Every lowered operator by (domain, name); those of other packages come last.
 HANDLERS: dict[tuple[str, str], Handler] = {
     **lower_adapters.HANDLERS,
     **lower_attention.HANDLERS,
@@ -42,6 +44,11 @@ HANDLERS: dict[tuple[str, str], Handler] = {
     **lower_matmul.HANDLERS,
     **lower_medusa.HANDLERS,
     **lower_rows.HANDLERS,
+    **{
+        key: handler
+        for point in entry_points(group="optc.tvm_handlers")
+        for key, handler in load_point(point, lambda module: dict(module.HANDLERS)).items()
+    },
 }
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
 
 import onnx.parser
 import onnx_ir as ir
 
+from optc.errors import UnavailableError
 from optc.ir.functions import (
     adapters,
     attention,
@@ -28,6 +30,7 @@ from optc.ir.functions import (
     token_wise,
 )
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator
+from optc.registry import load_point
 
 __all__ = [
     "DOMAIN",
@@ -45,8 +48,27 @@ __all__ = [
 
 DOMAIN = "optc"
 
-#: Every operator of the domain by name.
-OPERATORS: Mapping[str, Operator] = {
+
+def _installed(own: Mapping[str, Operator]) -> Iterator[Operator]:
+    """Operators of packages that are installed beside optc.
+
+    Raises:
+        UnavailableError: A package cannot be loaded, or has an operator of a name that is taken.
+    """
+    names = set(own)
+    for point in sorted(entry_points(group="optc.operators"), key=lambda point: point.name):
+        for operator in load_point(point, lambda module: tuple(module.OPERATORS)):
+            if operator.name in names:
+                raise UnavailableError(
+                    f"there is another operator {operator.name!r}",
+                    where=f"entry point {point.name} = {point.value}",
+                    hint="uninstall the package that has it",
+                )
+            names.add(operator.name)
+            yield operator
+
+
+_OWN: Mapping[str, Operator] = {
     operator.name: operator
     for operator in (
         *token_wise.OPERATORS,
@@ -61,6 +83,8 @@ OPERATORS: Mapping[str, Operator] = {
         *experts.OPERATORS,
     )
 }
+#: Every operator of the domain by name.
+OPERATORS: Mapping[str, Operator] = {**_OWN, **{one.name: one for one in _installed(_OWN)}}
 
 _DTYPES = {
     "float": ir.DataType.FLOAT,

@@ -1,0 +1,1 @@
+"""Recipes, found by the entry point `optc.recipes`."""
