@@ -26,6 +26,7 @@ from optc.artifact.verify import check_files, contents_checked_beside
 from optc.errors import ArtifactError, InputError, NoArtifactError
 from optc.foreign.file import read_file
 from optc.machine import Machine, this_machine
+from optc.tasks.task import SPEED
 
 Verify = Literal["full", "size"]
 
@@ -134,7 +135,8 @@ class Artifact:
         if len(self.manifest.engines) < 2:
             return {}
         try:
-            return measured_speeds(self.report(), self.manifest.engines, machine)
+            gates = self.manifest.task.of(SPEED)
+            return measured_speeds(self.report(), self.manifest.engines, machine, gates)
         except ArtifactError:
             return {}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from optc import registry
 from optc.artifact import Artifact, PassEntry
@@ -94,7 +95,9 @@ def test_engines(qwen: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_passes(qwen: Made, spec: str, reason: str, tmp_path: Path) -> None:
     name = spec.partition("{")[0]
     passes = (PassEntry("fuse-qkv", "fuse-qkv", 1), PassEntry(name, spec, 1))
-    artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, passes=passes))
+    artifact = replace(
+        qwen.artifact, manifest=structs.replace(qwen.artifact.manifest, passes=passes)
+    )
     refused(artifact, tmp_path / "m.gguf", f"pass {name}: no checkpoint of the .*class: {reason}")
 
 
@@ -111,16 +114,20 @@ def test_configs(
     qwen: Made, change: dict[str, Any], message: str, form: str, tmp_path: Path
 ) -> None:
     source = qwen.artifact.manifest.source
-    source = replace(source, config={**source.config, **change})
-    artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, source=source))
+    source = structs.replace(source, config={**source.config, **change})
+    artifact = replace(
+        qwen.artifact, manifest=structs.replace(qwen.artifact.manifest, source=source)
+    )
     refused(artifact, tmp_path / "m.gguf", message, OptcError, form)
 
 
 def test_settings_that_gguf_has_not(qwen: Made, tmp_path: Path) -> None:
     source = qwen.artifact.manifest.source
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
-    source = replace(source, config={**source.config, "rope_parameters": rope})
-    artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, source=source))
+    source = structs.replace(source, config={**source.config, "rope_parameters": rope})
+    artifact = replace(
+        qwen.artifact, manifest=structs.replace(qwen.artifact.manifest, source=source)
+    )
     message = "the GGUF files that optc writes cannot say rope = .*--format compressed-tensors"
     refused(artifact, tmp_path / "m.gguf", message)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from optc.artifact.jsonio import MAX_INT, Fields
+from optc.artifact.jsonio import Fields
+from optc.foreign.typed_json import MAX_INT
 from optc.judging.differences.subject import Subject
 from optc.judging.verdicts import Figures, side_by_side
 
