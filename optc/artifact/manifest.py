@@ -125,6 +125,11 @@ class EngineEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             raise ValueError(f"the target's arch is {arch!r}, not sm_90 or sm_80+sm_89")
 
     @property
+    def step(self) -> StepInterface | None:
+        """The interface of an engine that runs steps; None where it takes tensors."""
+        return self.interface if isinstance(self.interface, StepInterface) else None
+
+    @property
     def spec(self) -> StepInterface:
         """The interface of an engine that runs steps.
 
@@ -256,6 +261,11 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 raise ValueError(f"the gate {gate.name[:80]!r} is no measure of its task")
 
     @property
+    def compiled_by(self) -> str:
+        """The optc that wrote it, for messages."""
+        return compiled_by(self.packages)
+
+    @property
     def digest(self) -> str:
         """sha256 in hex of the canonical JSON without the digest itself."""
         return digest_of(self._body())
@@ -273,6 +283,12 @@ def digest_of(body: Mapping[str, Any]) -> str:
     """sha256 in hex of a manifest's canonical JSON; a ``digest`` in it is left out."""
     contents = {key: value for key, value in body.items() if key != "digest"}
     return hashlib.sha256(canonical_json(contents)).hexdigest()
+
+
+def compiled_by(packages: object) -> str:
+    """The optc of a manifest's ``packages``, which may be anything, for messages."""
+    version = packages.get("optc") if isinstance(packages, Mapping) else None
+    return f"optc {version[:80]}" if isinstance(version, str) else "the optc"
 
 
 def check_path(path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optc.artifact.manifest import FORMAT_VERSION, Manifest, digest_of
+from optc.artifact.manifest import FORMAT_VERSION, Manifest, compiled_by, digest_of
 from optc.errors import ArtifactError
 from optc.executable.interface import INTERFACES
 from optc.foreign.typed_json import typed
@@ -46,7 +46,8 @@ def _check_format(body: Mapping[str, Any], where: str) -> None:
         return
     hint = "compile it again: formats before this one were never released"
     if version > FORMAT_VERSION:
-        hint = f"install {_compiled_by(body)}, which wrote it, or compile the model again"
+        wrote = compiled_by(body.get("packages"))
+        hint = f"install {wrote} that wrote it, or compile the model again"
     raise ArtifactError(
         f"format version {version}, but this optc reads version {FORMAT_VERSION}",
         where=where,
@@ -64,11 +65,5 @@ def _check_interfaces(body: Mapping[str, Any], where: str) -> None:
             raise ArtifactError(
                 f"this optc knows no interface {kind[:80]!r}; it knows {', '.join(INTERFACES)}",
                 where=f"{where}: engines[{index}]",
-                hint=f"install {_compiled_by(body)}, which wrote it",
+                hint=f"install {compiled_by(body.get('packages'))} that wrote it",
             )
-
-
-def _compiled_by(body: Mapping[str, Any]) -> str:
-    packages = body.get("packages")
-    version = packages.get("optc") if isinstance(packages, dict) else None
-    return f"optc {version[:80]}" if isinstance(version, str) else "the optc"

@@ -89,9 +89,9 @@ def test_other_format_versions_are_refused() -> None:
         ArtifactError, match="format version 99, but this optc reads version 3"
     ) as c:
         parse_manifest(newer, "m")
-    assert "install optc 7.5, which wrote it" in c.value.hint
+    assert "install optc 7.5 that wrote it" in c.value.hint
     for packages in (None, {"optc": 3}, {}):
-        with pytest.raises(ArtifactError, match="install the optc, which wrote it"):
+        with pytest.raises(ArtifactError, match="install the optc that wrote it"):
             parse_manifest({**newer, "packages": packages}, "m")
 
 
@@ -102,7 +102,7 @@ def test_an_interface_of_another_release_is_refused_by_its_name() -> None:
         parse_manifest(redigested(value), "m")
     assert caught.value.render() == (
         "m: engines[0]: this optc knows no interface 'stream'; it knows step, tensors "
-        "(install optc 0.1.0, which wrote it)"
+        "(install optc 0.1.0 that wrote it)"
     )
 
 

@@ -57,7 +57,8 @@ def _sizes(subject: Subject) -> Iterator[tuple[str, str, float | None]]:
         for engine in manifest.engines:
             own = (sizes.get(f"{engine.folder}/{name}", 0) for name in engine.files)
             yield "engine_bytes", engine.name, sum(own)
-            yield "kv_bytes_per_token", engine.name, engine.spec.kv_bytes_per_token
+            if engine.step is not None:
+                yield "kv_bytes_per_token", engine.name, engine.step.kv_bytes_per_token
     elif "storage" in report.values:
         yield "bytes", "", report.child("storage").count("bytes", 0, MAX_INT)
     for built in report.children("engines") if "engines" in report.values else ():
