@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from optc.executable.executable import EngineSpec, Executable, KVGroup, LayerKV
+from optc.executable.executable import Executable, KVGroup, LayerKV, StepInterface
 from optc.target import Target
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class EngineBuild:
     """
 
     files: tuple[str, ...]
-    spec: EngineSpec
+    spec: StepInterface
     requires: dict[str, str]
     backend_data: dict[str, Any]
     report: dict[str, Any] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class BuildOptions:
 
 def slot_engine_spec(
     model: ir.Model, options: BuildOptions, layers: Sequence[LayerKV]
-) -> EngineSpec:
+) -> StepInterface:
     """What the scheduler has to know of the engine that a model in slot form gives.
 
     Args:
@@ -126,7 +126,7 @@ def slot_engine_spec(
     logits = model.graph.outputs[0].shape
     if logits is None or not isinstance(logits[-1], int):
         raise ValueError("the logits have no static width")
-    return EngineSpec(
+    return StepInterface(
         vocab_size=logits[-1],
         max_context=options.max_context,
         max_rows=options.max_rows,
@@ -212,7 +212,7 @@ class Backend(Protocol):
         ...
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         """Load the engine whose files lie in ``folder``; must not import the compiler."""
         ...
@@ -282,7 +282,7 @@ class PreparedBackend(Protocol):
 class LoweredOnnxBackend(Protocol):
     """A backend that can run, on the CPU, what another one lowered (`EngineBuild.lowered_onnx`)."""
 
-    def open_lowered(self, model: Path, spec: EngineSpec, threads: int) -> Executable:
+    def open_lowered(self, model: Path, spec: StepInterface, threads: int) -> Executable:
         """Load an ONNX model in slot form; ``spec`` is that of the engine built from it.
 
         Raises:

@@ -37,27 +37,6 @@ from optc.pipeline.option_values import shortened
 from optc.pipeline.pipeline import MARKS, Pipeline
 from optc.suggest import near
 
-#: Gates a recipe may bound. KL, perplexity, what copies lose and flips of decisions have upper
-#: bounds, agreement, common continuations, margins and speedups lower ones.
-GATE_NAMES = (
-    "kl_mean",
-    "kl_p99",
-    "kl_max",
-    "top1_agreement",
-    "top5_agreement",
-    "perplexity",
-    "perplexity_ratio",
-    "common_continuation",
-    "copy_nll_added",
-    "answer_kl_mean",
-    "answer_kl_p99",
-    "answer_top1_agreement",
-    "decision_flips",
-    "margin_factor",
-    "prefill_speedup",
-    "decode_speedup",
-)
-
 #: The bound of a gate that is reported without judging; alone, of all gates.
 NOT_JUDGED = "none"
 
@@ -269,8 +248,9 @@ def _bound(gate: str, text: str) -> float:
 
 
 def _check_gate(name: str, where: str) -> None:
-    if name not in GATE_NAMES:
-        raise InputError(f"unknown gate {name!r}", where=where, hint=near(name, GATE_NAMES))
+    known = registry.measures()
+    if name not in known:
+        raise InputError(f"unknown gate {name!r}", where=where, hint=near(name, list(known)))
 
 
 def _invalid(error: ValidationError, where: str) -> InputError:

@@ -1,6 +1,7 @@
-"""Backends and recipes by name, found through entry points; passes: `optc.pipeline.registry`.
+"""Backends, tasks and recipes by name, found through entry points.
 
-The core never imports them: no arrow leaves it (docs/architecture.md).
+Passes are found in `optc.pipeline.registry`. The core never imports passes and
+backends: no arrow leaves it (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # backends bring NumPy, which takes longer than most commands
     from importlib.resources.abc import Traversable
 
     from optc.backend import Backend
+    from optc.tasks.task import Measure, Task
 
 
 @cache
@@ -40,6 +42,23 @@ def backend(name: str) -> Backend:
     raise InputError(
         f"unknown backend {name!r}", where="backend", hint=f"one of {', '.join(backend_names())}"
     )
+
+
+@cache
+def tasks() -> dict[str, Task]:
+    """All installed tasks by name."""
+    found: dict[str, Task] = {}
+    for point in sorted(entry_points(group="optc.tasks"), key=lambda point: point.name):
+        found[point.name] = point.load()
+    return found
+
+
+@cache
+def measures() -> dict[str, Measure]:
+    """The measures of all installed tasks by name: all gates that there are."""
+    from optc.tasks.task import known_measures
+
+    return known_measures(tasks().values())
 
 
 @cache

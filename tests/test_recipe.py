@@ -8,12 +8,11 @@ import pytest
 
 from optc import registry
 from optc.errors import InputError
-from optc.gates.measure import ANSWER_GATES, QUALITY_GATES, SPEED_GATES
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
 from optc.passes.prune.weights.prune_weights import PruneWeights
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline import registry as pass_registry
-from optc.recipe import GATE_NAMES, Recipe, load_recipe
+from optc.recipe import Recipe, load_recipe
 from optc.recipe_additions import calibrates, with_adapters, with_budget, with_medusa
 from tests.support.pipelines import pipeline_of
 
@@ -51,10 +50,6 @@ def test_shipped_recipes_are_valid_and_state_their_gates(name: str) -> None:
 
 def test_no_other_recipe_is_shipped_untested() -> None:
     assert set(registry.recipe_files()) == SHIPPED
-
-
-def test_gate_names_are_those_that_are_measured() -> None:
-    assert GATE_NAMES == QUALITY_GATES + ANSWER_GATES + SPEED_GATES
 
 
 def test_bounds_of_the_quantized_recipes() -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, StoredTensor, Support
-    from optc.executable.executable import EngineSpec, Executable
+    from optc.executable.executable import Executable, StepInterface
     from optc.machine import Machine
     from optc.roofline.estimate import EngineEstimate
     from optc.target import Target
@@ -93,14 +93,14 @@ class OnnxRuntimeBackend:
         return ()
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         """Load what `build` wrote; see `optc.backends.onnxruntime.loader.load_engine`."""
         from optc.backends.onnxruntime.loader import load_engine
 
         return load_engine(folder, spec, data, threads)
 
-    def open_lowered(self, model: Path, spec: EngineSpec, threads: int) -> Executable:
+    def open_lowered(self, model: Path, spec: StepInterface, threads: int) -> Executable:
         """Run what another backend lowered (`optc.backend.LoweredOnnxBackend`)."""
         from optc.backends.onnxruntime.loader import open_lowered
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from optc.backends.onnxruntime.calls import Call
 from optc.backends.onnxruntime.slots import Slots
-from optc.executable.executable import EngineSpec, Float32
+from optc.executable.executable import Float32, StepInterface
 
 #: Element type of each input by ONNX Runtime's name of it.
 TYPES: dict[str, np.dtype[Any]] = {
@@ -40,7 +40,7 @@ class Bindings:
         slots: Allocated; they must stay so while this object is used.
     """
 
-    def __init__(self, session: Any, spec: EngineSpec, slots: Slots) -> None:
+    def __init__(self, session: Any, spec: StepInterface, slots: Slots) -> None:
         self._session = session
         self._run = session.run_with_iobinding
         self._slots = slots

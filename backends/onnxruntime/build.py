@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import onnx_ir as ir
+from msgspec.structs import replace
 
 from optc.artifact.spec_digest import spec_digest
 from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
@@ -16,7 +16,7 @@ from optc.backends.onnxruntime.legalize.pages import is_paged
 from optc.backends.onnxruntime.packages import CPU_PACKAGE, GPU_PACKAGE, OLDEST
 from optc.backends.onnxruntime.providers import CPU, CUDA
 from optc.backends.onnxruntime.weights import store_weights
-from optc.executable.executable import EngineSpec, LayerKV
+from optc.executable.executable import LayerKV, StepInterface
 from optc.forms.engine import EngineForm
 from optc.target import Target
 
@@ -77,7 +77,7 @@ def _warnings(narrow: bool) -> tuple[str, ...]:
     )
 
 
-def engine_spec(model: ir.Model, options: BuildOptions) -> EngineSpec:
+def engine_spec(model: ir.Model, options: BuildOptions) -> StepInterface:
     """Limits and KV of the engine that a legalized model gives."""
     layers = []
     inputs = {str(value.name): value for value in model.graph.inputs}
@@ -89,7 +89,7 @@ def engine_spec(model: ir.Model, options: BuildOptions) -> EngineSpec:
     return slot_engine_spec(model, options, layers)
 
 
-def paged_spec(model: ir.Model, options: BuildOptions) -> EngineSpec:
+def paged_spec(model: ir.Model, options: BuildOptions) -> StepInterface:
     """Limits and KV of an engine over pages: the groups and windows of the ragged step."""
     kv = EngineForm.of(model).kv
     return replace(

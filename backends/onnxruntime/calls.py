@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Int32, StepBatch
+from optc.executable.executable import Int32, StepBatch, StepInterface
 from optc.executable.step_limits import check_limits
 
 Int64 = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ def check_linear(batch: StepBatch) -> None:
         raise InputError("the engine takes no trees of drafts and no adapters", where="step")
 
 
-def check_step(batch: StepBatch, spec: EngineSpec, slots: int, tokens: int) -> None:
+def check_step(batch: StepBatch, spec: StepInterface, slots: int, tokens: int) -> None:
     """Check a step against the engine's limits and its slots.
 
     Raises:

@@ -14,7 +14,7 @@ from optc.backends.onnxruntime.memory import HostMemory
 from optc.backends.onnxruntime.slots import MakeMemory, Slots
 from optc.errors import InputError
 from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.executable.executable import Float32, Int32, StepBatch, StepInterface
 
 
 class SlotExecutable:
@@ -26,7 +26,7 @@ class SlotExecutable:
         memory: Gives memory for slots where the session runs.
     """
 
-    def __init__(self, session: Any, spec: EngineSpec, memory: MakeMemory = HostMemory) -> None:
+    def __init__(self, session: Any, spec: StepInterface, memory: MakeMemory = HostMemory) -> None:
         self.spec = spec
         self._session: Any = session
         past = next(v for v in session.get_inputs() if v.name == "past_k.0")

@@ -20,11 +20,11 @@ from optc.backends.onnxruntime.providers import CPU, device_of, open_session
 from optc.backends.onnxruntime.slots import MakeMemory
 from optc.cuda_device import CudaDevice
 from optc.errors import ArtifactError, UnavailableError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 
 
 def load_engine(
-    folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
 ) -> SlotExecutable | PagedExecutable:
     """Load what `optc.backends.onnxruntime.build.build_engine` wrote into ``folder``.
 
@@ -53,7 +53,7 @@ def load_engine(
     return SlotExecutable(session, spec, memory)
 
 
-def _check_spec(session: Any, spec: EngineSpec) -> None:
+def _check_spec(session: Any, spec: StepInterface) -> None:
     """Check that the model was built with this spec, if it says so: older ones do not.
 
     Raises:
@@ -95,7 +95,7 @@ def _gpu() -> CudaDevice:
     return CudaDevice()
 
 
-def open_lowered(model: Path, spec: EngineSpec, threads: int) -> SlotExecutable:
+def open_lowered(model: Path, spec: StepInterface, threads: int) -> SlotExecutable:
     """Load any model in slot form on the CPU (`optc.backend.LoweredOnnxBackend`).
 
     Raises:

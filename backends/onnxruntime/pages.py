@@ -19,7 +19,7 @@ from optc.backends.onnxruntime.memory import (
 from optc.backends.onnxruntime.slots import MakeMemory
 from optc.errors import InputError
 from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.executable.executable import Float32, Int32, StepBatch, StepInterface
 from optc.executable.step_limits import check_limits
 from optc.executable.token_runs import token_runs
 
@@ -35,7 +35,7 @@ class PagedExecutable:
         memory: Gives memory for pools where the session runs.
     """
 
-    def __init__(self, session: Any, spec: EngineSpec, memory: MakeMemory) -> None:
+    def __init__(self, session: Any, spec: StepInterface, memory: MakeMemory) -> None:
         self.spec = spec
         self._session: Any = session
         self._inputs = {value.name for value in session.get_inputs()}

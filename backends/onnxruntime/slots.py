@@ -17,7 +17,7 @@ from optc.backends.onnxruntime.memory import (
     write_blocks,
 )
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Int32
+from optc.executable.executable import Int32, StepInterface
 from optc.executable.token_runs import token_runs
 
 MakeMemory = Callable[[tuple[int, ...], np.dtype[Any]], Memory]
@@ -46,7 +46,7 @@ class Slots:
     """
 
     def __init__(
-        self, spec: EngineSpec, dtype: np.dtype[Any], make: MakeMemory, length: int = 0
+        self, spec: StepInterface, dtype: np.dtype[Any], make: MakeMemory, length: int = 0
     ) -> None:
         self._spec = spec
         self._make = make

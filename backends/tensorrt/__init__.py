@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, StoredTensor, Support
-    from optc.executable.executable import EngineSpec, Executable
+    from optc.executable.executable import Executable, StepInterface
     from optc.machine import Machine
     from optc.roofline.estimate import EngineEstimate
     from optc.target import Target
@@ -102,7 +102,7 @@ class TensorRTBackend:
         return ()
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         """Load what `build` wrote; see `optc.backends.tensorrt.loading.load_engine`."""
         from optc.backends.tensorrt.loading import load_engine

@@ -24,7 +24,7 @@ from optc.backends.tensorrt.report import Expected, describe, findings
 from optc.backends.tensorrt.sparsity import pruned_weights
 from optc.backends.tensorrt.tensor_list import TENSORS_FILE, write_tensors
 from optc.errors import OptcError, UnavailableError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.ir.graph import is_constant
 from optc.system.scratch import Scratch
 from optc.target import Target
@@ -173,7 +173,7 @@ def _report(
     }
 
 
-def engine_spec(model: ir.Model, legalized: Legalized, options: BuildOptions) -> EngineSpec:
+def engine_spec(model: ir.Model, legalized: Legalized, options: BuildOptions) -> StepInterface:
     """Limits and KV of the engine that a legalized model gives."""
     return slot_engine_spec(model, options, legalized.kv.layers)
 

@@ -10,7 +10,7 @@ from optc.backends.tensorrt.engine_data import ENGINE_FILE, RTX, EngineData, rea
 from optc.backends.tensorrt.header import EngineHeader, check_header, read_header
 from optc.backends.tensorrt.provider import installed_version
 from optc.errors import UnavailableError
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import Executable, StepInterface
 from optc.machine import Machine, this_machine
 from optc.target import Target
 
@@ -38,7 +38,7 @@ def gpu_mismatch(target: Target, machine: Machine) -> str:
     return f"it was built for {target.arch}, the first CUDA device here is sm_{machine.sm[0]}"
 
 
-def load_engine(folder: Path, spec: EngineSpec, data: dict[str, Any]) -> Executable:
+def load_engine(folder: Path, spec: StepInterface, data: dict[str, Any]) -> Executable:
     """Load the engine in ``folder``.
 
     Args:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, Support
     from optc.engine_weights import EngineWeight
-    from optc.executable.executable import EngineSpec, Executable
+    from optc.executable.executable import Executable, StepInterface
     from optc.roofline.ceilings import Meter
     from optc.roofline.estimate import EngineEstimate
     from optc.roofline.measurable import Profiler
@@ -84,7 +84,7 @@ class TvmBackend(TvmBackendBase):
         import_ffi()
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         """Load what `build` wrote; see `optc.backends.tvm.loaded.loader.load_engine`."""
         from optc.backends.tvm.loaded.loader import load_engine
@@ -108,7 +108,7 @@ class TvmBackend(TvmBackendBase):
         return build_meter(target, folder, threads, working_set_bytes)
 
     def open_profiler(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Profiler:
         """Load the engine for profiling; see `optc.backends.tvm.measuring.profile`."""
         from optc.backends.tvm.measuring.profile import open_profiler

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from optc.artifact.files import EngineFiles
-from optc.artifact.jsonio import MAX_INT, Fields
+from optc.artifact.jsonio import Fields
 from optc.backend import StoredTensor
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.runtime_libs import LIBRARIES
 from optc.backends.tvm.weights.weights_file import ALIGNMENT, Placed, tensor_bytes
+from optc.foreign.typed_json import MAX_INT
 from optc.roofline.costs import StepCosts
 
 _WHERE = "tvm engine: data"

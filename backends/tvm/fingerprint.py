@@ -13,7 +13,7 @@ from optc.backends.tvm.engine_data import EngineData
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.program import Tensor
 from optc.errors import ArtifactError
-from optc.executable.executable import EngineSpec, Int32
+from optc.executable.executable import Int32, StepInterface
 
 #: The kernel that writes it.
 FINGERPRINT = "engine_fingerprint"
@@ -26,13 +26,13 @@ WORDS = 8
 _CALLING = (True, True)
 
 
-def fingerprint(spec: EngineSpec, weights: Iterable[Tensor]) -> tuple[int, ...]:
+def fingerprint(spec: StepInterface, weights: Iterable[Tensor]) -> tuple[int, ...]:
     """Of an engine with this spec, whose step takes these weights."""
     digest = spec_digest(spec, list(weights), *_CALLING)
     return tuple(np.frombuffer(digest, "<i4").tolist())
 
 
-def check_fingerprint(ffi: ModuleType, library: Any, spec: EngineSpec, data: EngineData) -> None:
+def check_fingerprint(ffi: ModuleType, library: Any, spec: StepInterface, data: EngineData) -> None:
     """Check that the kernels in ``library`` are those of an engine with this spec and data.
 
     Raises:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optc.errors import InputError
-from optc.executable.executable import INT4_GROUP, EngineSpec, LayerKV
+from optc.executable.executable import INT4_GROUP, LayerKV, StepInterface
 
 #: Slots of one tile; block sizes are multiples of it.
 TILE = 16
@@ -88,7 +88,9 @@ def pool_shapes(tiles: int, layer: LayerKV) -> tuple[tuple[int, int, int], tuple
     return (tiles, heads, width(layer.key_dim)), (tiles, heads, width(layer.value_dim))
 
 
-def check_allocation(spec: EngineSpec, blocks_per_group: tuple[int, ...], block_size: int) -> None:
+def check_allocation(
+    spec: StepInterface, blocks_per_group: tuple[int, ...], block_size: int
+) -> None:
     """Check what ``Executable.allocate_kv`` was asked for.
 
     Raises:

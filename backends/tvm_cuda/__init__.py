@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, Support
-    from optc.executable.executable import EngineSpec, Executable
+    from optc.executable.executable import Executable, StepInterface
     from optc.roofline.estimate import EngineEstimate
     from optc.target import Target
 
@@ -99,7 +99,7 @@ class TvmCudaBackend(TvmBackendBase):
         import_ffi()
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         """Load what `build` wrote; see `optc.backends.tvm_cuda.loader.load_engine`."""
         from optc.backends.tvm_cuda.loader import load_engine

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
+from msgspec import structs
 
 from optc.backend import BuildOptions, EngineBuild
 from optc.backends.tvm.compiling.build import compiling, pack_weights
@@ -89,5 +90,5 @@ def _sampled_by_host(lowered: Lowered) -> Lowered:
     return replace(
         lowered,
         program=replace(program, functions=functions),
-        spec=replace(lowered.spec, samples=False),
+        spec=structs.replace(lowered.spec, samples=False),
     )

@@ -20,7 +20,7 @@ from optc.backends.tvm_cuda.pools import DevicePools
 from optc.backends.tvm_cuda.results import Results
 from optc.errors import InputError
 from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.executable.executable import Float32, Int32, StepBatch, StepInterface
 
 #: Least width of block tables.
 _LEAST_BLOCKS = 8
@@ -45,7 +45,7 @@ class CudaExecutable:
         self,
         device: Device,
         functions: dict[str, Callable[..., Any]],
-        spec: EngineSpec,
+        spec: StepInterface,
         weights: list[Any],
         results: Results,
         graphs: Graphs,

@@ -19,14 +19,14 @@ from optc.backends.tvm_cuda.graphs import Graphs
 from optc.backends.tvm_cuda.images import best_image, register_image
 from optc.backends.tvm_cuda.results import Results
 from optc.backends.tvm_cuda.runtime import open_cudart, start_runtime
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.machine import this_machine
 
 #: Device types CUDA and CPU (where shapes are computed), device 0, pooled allocators.
 _CUDA_POOLED = (2, 0, 2, 1, 0, 2)
 
 
-def load_engine(folder: Path, spec: EngineSpec, data: dict[str, Any]) -> CudaExecutable:
+def load_engine(folder: Path, spec: StepInterface, data: dict[str, Any]) -> CudaExecutable:
     """Load the engine in ``folder`` that `optc.backends.tvm_cuda.build.build_engine` wrote, on the
     first CUDA device (of those that ``CUDA_VISIBLE_DEVICES`` names).
 

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, check_allocation, pool_shapes
 from optc.backends.tvm_cuda.device import Device
 from optc.errors import InputError, UnavailableError
-from optc.executable.executable import EngineSpec, Int32, LayerKV
+from optc.executable.executable import Int32, LayerKV, StepInterface
 
 
 class DevicePools:
     """K and V of every layer in device memory; their layout is the CPU's."""
 
-    def __init__(self, spec: EngineSpec, device: Device) -> None:
+    def __init__(self, spec: StepInterface, device: Device) -> None:
         self._spec = spec
         self._device = device
         self._slots: tuple[int, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from optc.backends.tvm_cuda.device import Device
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 
 
 class Results:
@@ -18,7 +18,7 @@ class Results:
         range_values: float32 values that ranges of attention take.
     """
 
-    def __init__(self, device: Device, spec: EngineSpec, range_values: int) -> None:
+    def __init__(self, device: Device, spec: StepInterface, range_values: int) -> None:
         self._device = device
         self._spec = spec
         self._ranges = device.empty((range_values,), "float32")

@@ -10,7 +10,7 @@ from optc.backends.tvm_cuda.executable import CudaExecutable
 from optc.backends.tvm_cuda.graphs import PATIENCE
 from optc.bench.batches import block_count, step_batch
 from optc.bench.profile import BLOCK_SIZE, Shape
-from optc.executable.executable import EngineSpec, StepBatch
+from optc.executable.executable import StepBatch, StepInterface
 from optc.executable.kv_layout import block_size_for
 from optc.roofline.costs import StepCosts, step_work
 
@@ -47,7 +47,7 @@ def engine_timers(engine: CudaExecutable, shape: Shape) -> dict[str, EngineSteps
     return {name: EngineSteps(engine, batch, graphs=name == "optc") for name in sorted(ENGINES)}
 
 
-def fitting(spec: EngineSpec, shapes: Sequence[Shape]) -> list[Shape]:
+def fitting(spec: StepInterface, shapes: Sequence[Shape]) -> list[Shape]:
     """Those shapes that one step of the engine can have."""
     return [
         shape
@@ -59,7 +59,7 @@ def fitting(spec: EngineSpec, shapes: Sequence[Shape]) -> list[Shape]:
 
 
 def utilization(
-    shape: Shape, seconds: float, spec: EngineSpec, costs: StepCosts, peaks: Mapping[str, float]
+    shape: Shape, seconds: float, spec: StepInterface, costs: StepCosts, peaks: Mapping[str, float]
 ) -> dict[str, Any]:
     """MBU and MFU of a step: bytes that it must read and operations of it, by time and peaks."""
     count = shape.sequences

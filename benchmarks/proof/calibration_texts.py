@@ -16,7 +16,7 @@ from typing import Any
 
 import optc
 from benchmarks.proof.methods import CALIBRATION, MODEL, SHOWN, TEXT
-from optc.recipe import GATE_NAMES
+from optc.tasks.text_generation import TEXT_GENERATION
 
 
 def figures(text: Path | None) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def figures(text: Path | None) -> dict[str, Any]:
             output=Path(folder) / "artifact",
             calibration=text,
             eval_text=TEXT,
-            gate=[f"{name}=none" for name in GATE_NAMES],
+            gate=[f"{name}=none" for name in TEXT_GENERATION.gates],
         )
         values = {gate["name"]: gate["value"] for gate in artifact.report()["gates"]}
     return {

@@ -25,9 +25,10 @@ from benchmarks.inputs.real_models.fetch import real_model
 from benchmarks.peers.subjects import NAMES
 from optc import registry
 from optc.executable.executable import KV_TYPES
-from optc.recipe import GATE_NAMES, load_recipe
+from optc.recipe import load_recipe
 from optc.recipe_additions import calibrates
 from optc.target import parse_target
+from optc.tasks.text_generation import TEXT_GENERATION
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"
@@ -51,7 +52,7 @@ def figures(model: str, recipe: str, dtype: str, recent: int, text: Path | None)
             eval_text=text or own_text,
             calibration=own_calibration,
             set=[f"kv-cache.dtype={dtype}", f"kv-cache.recent={recent}"],
-            gate=[f"{name}=none" for name in GATE_NAMES],
+            gate=[f"{name}=none" for name in TEXT_GENERATION.gates],
         )
         report = json.loads((artifact.path / "report.json").read_text())
     values = {gate["name"]: gate["value"] for gate in report["gates"]}

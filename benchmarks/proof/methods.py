@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import optc
-from optc.recipe import GATE_NAMES
+from optc.tasks.text_generation import TEXT_GENERATION
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"
@@ -55,7 +55,7 @@ def figures(grid: str, method: str) -> dict[str, Any]:
             calibration=CALIBRATION,
             eval_text=TEXT,
             set=[*options, f"propagate-errors.strength={strength}"],
-            gate=[f"{name}=none" for name in GATE_NAMES],
+            gate=[f"{name}=none" for name in TEXT_GENERATION.gates],
         )
         report = json.loads((artifact.path / "report.json").read_text())
     values = {gate["name"]: gate["value"] for gate in report["gates"]}

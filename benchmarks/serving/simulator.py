@@ -32,7 +32,7 @@ from optc.artifact import Artifact
 from optc.bench.replay import replay, warm_up
 from optc.bench.summary import summarize
 from optc.bench.workload import Job, make_jobs, read_workload
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import Executable, StepInterface
 from optc.runtime.engine import Engine
 from optc.runtime.loader import artifact_tokenizer
 from optc.runtime.settings import ServeSettings
@@ -147,7 +147,7 @@ def serve(artifact: Artifact, case: Case, seed: int) -> Served:
     return Served(jobs, figures, watched[0].steps)
 
 
-def outcome(spec: EngineSpec, times: StepTimes, case: Case, served: Served) -> Outcome:
+def outcome(spec: StepInterface, times: StepTimes, case: Case, served: Served) -> Outcome:
     """The same jobs simulated."""
     ratio = step_ratio(times, served.steps)
     simulated = [

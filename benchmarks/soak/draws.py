@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import optc
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 
 #: Longest prompt and output together, where the engine's context is not shorter: every setting's
 #: KV pools hold a request of so many tokens.
@@ -74,7 +74,7 @@ class Draws:
 
     def __init__(
         self,
-        spec: EngineSpec,
+        spec: StepInterface,
         kinds: tuple[str, ...],
         encode: Callable[[str], list[int]],
         spill_folder: str,

@@ -31,7 +31,7 @@ from optc import registry
 from optc.artifact import Artifact
 from optc.bench.batches import block_count, step_batch
 from optc.bench.utilization import Instruments, open_instruments
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import Executable, StepInterface
 from optc.roofline.ceilings import ceilings_json, sample
 from optc.roofline.costs import step_work
 from optc.target import usable_threads
@@ -57,7 +57,7 @@ class Point:
     roof_s: float = 0.0
 
 
-def series(spec: EngineSpec, *, coarse: bool) -> dict[str, list[Point]]:
+def series(spec: StepInterface, *, coarse: bool) -> dict[str, list[Point]]:
     """The points of each series that the engine can run."""
     room, limit = spec.max_context, min(spec.max_sequences, spec.max_logit_rows)
 
@@ -122,7 +122,9 @@ def step_seconds(executable: Executable, point: Point) -> float:
     return best
 
 
-def fill_roofs(found: dict[str, list[Point]], spec: EngineSpec, instruments: Instruments) -> None:
+def fill_roofs(
+    found: dict[str, list[Point]], spec: StepInterface, instruments: Instruments
+) -> None:
     """Give every point its roofline, at the best ceilings of the run."""
     ceilings = {name: c.best for name, c in instruments.meter.ceilings().items()}
     for point in (p for points in found.values() for p in points):

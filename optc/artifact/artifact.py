@@ -23,9 +23,11 @@ from optc.artifact.measured import measured_speeds
 from optc.artifact.parse_manifest import parse_manifest
 from optc.artifact.report import Report, read_report
 from optc.artifact.verify import check_files, contents_checked_beside
-from optc.errors import ArtifactError, InputError, NoArtifactError
+from optc.errors import ArtifactError, InputError, NoArtifactError, UnavailableError
 from optc.foreign.file import read_file
 from optc.machine import Machine, this_machine
+from optc.tasks.shown import reason_against
+from optc.tasks.task import SPEED
 
 Verify = Literal["full", "size"]
 
@@ -115,8 +117,10 @@ class Artifact:
 
         Raises:
             InputError: The artifact has no engine of that role or name.
-            UnavailableError: None of them can be loaded; gives the reason against each.
+            UnavailableError: None of them can be loaded; gives the reason against each. Or this
+                optc does not know the task.
         """
+        self.check_task()
         here = this_machine() if machine is None else machine
         return choose_engine(
             self.manifest.engines,
@@ -128,13 +132,25 @@ class Artifact:
             speeds=self.measured_speeds(here) if name is None else None,
         )
 
+    def check_task(self) -> None:
+        """Check that this optc can use engines of the artifact's task.
+
+        Raises:
+            UnavailableError: It cannot; says what is not known and what is needed.
+        """
+        reason = reason_against(self.manifest.task)
+        if reason:
+            hint = f"install {self.manifest.compiled_by} that compiled it, or what brings the task"
+            raise UnavailableError(reason, where=str(self.path), hint=hint)
+
     def measured_speeds(self, machine: Machine) -> dict[str, float]:
         """Speed by engine name where the report has one of such a machine (`measured_speeds`);
         empty where there is nothing to choose, or the report cannot be read."""
         if len(self.manifest.engines) < 2:
             return {}
         try:
-            return measured_speeds(self.report(), self.manifest.engines, machine)
+            gates = self.manifest.task.of(SPEED)
+            return measured_speeds(self.report(), self.manifest.engines, machine, gates)
         except ArtifactError:
             return {}
 

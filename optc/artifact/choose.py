@@ -152,15 +152,15 @@ def _slower(fitting: Sequence[EngineEntry], speeds: Mapping[str, float]) -> dict
 
 
 def _score(engine: EngineEntry) -> tuple[int, ...]:
-    backend, spec = registry.backend(engine.backend), engine.spec
+    backend, step = registry.backend(engine.backend), engine.step
     return (
         engine.target.kind == "cuda",
-        spec.kv_layout == "paged",
-        spec.batch_invariant,
-        spec.tree,
-        bool(spec.accept_rates),
-        spec.adapters is not None,
-        spec.samples,
+        step is not None and step.kv_layout == "paged",
+        step is not None and step.batch_invariant,
+        step is not None and step.tree,
+        step is not None and bool(step.accept_rates),
+        step is not None and step.adapters is not None,
+        step is not None and step.samples,
         len(backend.features_used(engine)),
         backend.preference,
     )

@@ -11,14 +11,11 @@ from typing import Any, TypeVar
 
 from optc.errors import ArtifactError
 from optc.foreign.file import read_file
+from optc.foreign.typed_json import MAX_COUNT, MAX_INT
 from optc.safe_json import JSONError, parse_json
 
 T = TypeVar("T")
 
-#: Largest number of rows, tokens, blocks and the like: engines count them in int32.
-MAX_COUNT = 2**31 - 1
-#: Largest integer of an artifact's JSON: file sizes and offsets are int64.
-MAX_INT = 2**63 - 1
 #: What to do about symbolic links.
 LINKS = "copy the artifact with what its links lead to (cp -rL)"
 _NEWER = "the artifact is of a newer optc, or damaged"

@@ -1,4 +1,4 @@
-"""The manifest: everything that identifies an artifact, as frozen dataclasses and as JSON.
+"""The manifest: everything that identifies an artifact, as structs and as JSON (docs/artifact.md).
 
 Nothing here depends on time, path or machine, so that two compiles of the same input write the
 same bytes. Figures, timings and machine facts go to ``report.json``, outside the digest.
@@ -7,25 +7,34 @@ same bytes. Figures, timings and machine facts go to ``report.json``, outside th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from optc.artifact.jsonio import canonical_json
-from optc.executable.executable import EngineSpec
+from optc.errors import UnsupportedError
+from optc.executable.executable import StepInterface
+from optc.executable.interface import Interface, type_of
+from optc.foreign.typed_json import Count, Integer, Sha256, Size
 from optc.target import Target
+from optc.tasks.task import Task
 
 #: Raised when a reader of the previous number could no longer understand what is written.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST_NAME = "manifest.json"
 REPORT_NAME = "report.json"
 TOKENIZER_FILE = "tokenizer/tokenizer.json"
-#: Of engines.
-ROLES = ("target", "draft", "self", "eagle")
+#: Pieces of a file start at multiples of this many bytes, where every system can map it from.
+PIECE_MULTIPLE = 1 << 20
+_ARCH = re.compile(r"sm_[0-9]{2,3}(\+sm_[0-9]{2,3})*")
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(Struct, frozen=True, forbid_unknown_fields=True):
     """Digests of a large file's pieces, which threads check side by side.
 
     Attributes:
@@ -33,29 +42,42 @@ class Pieces:
         sha256: sha256 in hex of each, in order.
     """
 
-    bytes: int
-    sha256: tuple[str, ...]
+    bytes: Size
+    sha256: tuple[Sha256, ...]
+
+    def __post_init__(self) -> None:
+        if self.bytes < PIECE_MULTIPLE or self.bytes % PIECE_MULTIPLE:
+            raise ValueError(f"pieces of {self.bytes} bytes, which are no multiple of 1 MiB")
 
 
-@dataclass(frozen=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One file of the artifact.
 
     Attributes:
         path: POSIX, relative to the artifact.
         bytes: Its length.
         sha256: sha256 in hex of the whole file.
-        pieces: The same bytes in pieces; None where they are few, or the artifact is older.
+        pieces: The same bytes in pieces; None where they are few.
     """
 
     path: str
-    bytes: int
-    sha256: str
+    bytes: Size
+    sha256: Sha256
     pieces: Pieces | None = None
 
+    def __post_init__(self) -> None:
+        check_path(self.path)
+        if self.pieces is None:
+            return
+        count, needed = len(self.pieces.sha256), -(-self.bytes // self.pieces.bytes)
+        if count != needed:
+            raise ValueError(
+                f"{count} pieces, where {self.bytes} bytes in pieces of {self.pieces.bytes} are "
+                f"{needed}"
+            )
 
-@dataclass(frozen=True)
-class Source:
+
+class Source(Struct, frozen=True, forbid_unknown_fields=True):
     """What was compiled: its name, the sha256 of config and weights, family and config."""
 
     name: str
@@ -64,18 +86,18 @@ class Source:
     config: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class EngineEntry:
+class EngineEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One engine.
 
     Attributes:
         name: Unique in the artifact.
-        role: ``target``; ``draft``, ``self`` or ``eagle`` for one that proposes tokens: a smaller
-            model, the first layers on the target's weights, or a layer on its hidden states.
+        role: One of the task's. In text generation ``target``; ``draft``, ``self`` or ``eagle`` for
+            one that proposes tokens: a smaller model, the first layers on the target's weights, or
+            a layer on its hidden states.
         backend: Registry name of the backend that loads it.
         target: What it was compiled for; its features are required at load.
         requires: Versions of runtime packages that load checks.
-        spec: Limits and KV shape.
+        interface: How it is called, with its limits and shapes.
         data: The backend's own JSON, given back to it at load.
         folder: Folder of its files, relative to the artifact.
         files: Its files, relative to ``folder``.
@@ -87,15 +109,43 @@ class EngineEntry:
     backend: str
     target: Target
     requires: dict[str, str]
-    spec: EngineSpec
+    interface: Interface
     data: dict[str, Any]
     folder: str
     files: tuple[str, ...]
     source: Source | None = None
 
+    def __post_init__(self) -> None:
+        for path in (self.folder, *self.files):
+            check_path(path)
+        if self.target.kind not in ("cpu", "cuda"):
+            raise ValueError(f"the target's kind is {self.target.kind[:80]!r}, not cpu or cuda")
+        if self.target.arch and not _ARCH.fullmatch(self.target.arch):
+            arch = self.target.arch[:80]
+            raise ValueError(f"the target's arch is {arch!r}, not sm_90 or sm_80+sm_89")
 
-@dataclass(frozen=True)
-class TokenizerEntry:
+    @property
+    def step(self) -> StepInterface | None:
+        """The interface of an engine that runs steps; None where it takes tensors."""
+        return self.interface if isinstance(self.interface, StepInterface) else None
+
+    @property
+    def spec(self) -> StepInterface:
+        """The interface of an engine that runs steps.
+
+        Raises:
+            UnsupportedError: It takes tensors.
+        """
+        if isinstance(self.interface, StepInterface):
+            return self.interface
+        raise UnsupportedError(
+            f"has the interface {type_of(self.interface)!r}, where steps are needed",
+            where=f"engine {self.name!r}",
+            hint="only engines of decoders run steps",
+        )
+
+
+class TokenizerEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """The tokenizer and its conventions.
 
     Attributes:
@@ -111,13 +161,19 @@ class TokenizerEntry:
     """
 
     files: tuple[str, ...]
-    bos_token_id: int | None
-    eos_token_ids: tuple[int, ...]
+    bos_token_id: Count | None
+    eos_token_ids: tuple[Count, ...]
     add_bos: bool
     bos_token: str = ""
     eos_token: str = ""
     chat_template: str = ""
-    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    special_tokens: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        for path in (*self.files, *filter(None, [self.chat_template])):
+            check_path(path)
+        if TOKENIZER_FILE not in self.files:
+            raise ValueError(f"its files lack {TOKENIZER_FILE}")
 
     @property
     def template_tokens(self) -> dict[str, str]:
@@ -126,8 +182,7 @@ class TokenizerEntry:
         return {**self.special_tokens, **{name: text for name, text in own.items() if text}}
 
 
-@dataclass(frozen=True)
-class PassEntry:
+class PassEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One pass of the pipeline that ran: its spec text and how many places it rewrote.
 
     Attributes:
@@ -144,15 +199,14 @@ class PassEntry:
 
     name: str
     spec: str
-    count: int
-    details: dict[str, int] = field(default_factory=dict)
+    count: Count
+    details: dict[str, Integer] = {}
     removes: str = ""
     leaves_class: str = ""
     moves_weights: bool = False
 
 
-@dataclass(frozen=True)
-class GateEntry:
+class GateEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """Verdict of one gate.
 
     Attributes:
@@ -170,13 +224,12 @@ class GateEntry:
     lowered: bool = False
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole manifest.
 
     Attributes:
-        kind: ``language-model``.
         name: Name of the model.
+        task: What the model is for; its measures are the gates.
         source: What it was compiled from.
         recipe: The full recipe as JSON, overrides applied.
         pipeline: Spec string of all passes, in order.
@@ -191,8 +244,8 @@ class Manifest:
             model's own settings say.
     """
 
-    kind: str
     name: str
+    task: Task
     source: Source
     recipe: dict[str, Any]
     pipeline: str
@@ -203,7 +256,29 @@ class Manifest:
     gated: bool
     gates: tuple[GateEntry, ...]
     packages: dict[str, str]
-    generation: Mapping[str, Any] = field(default_factory=dict)
+    generation: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        _check_unique("file", (entry.path for entry in self.files))
+        _check_unique("engine", (engine.name for engine in self.engines))
+        for engine in self.engines:
+            expected, found = self.task.roles.get(engine.role), type_of(engine.interface)
+            if expected is None:
+                known = ", ".join(self.task.roles)
+                raise ValueError(f"the role {engine.role[:80]!r} is none of {known}")
+            if expected != found:
+                raise ValueError(
+                    f"the engine {engine.name[:80]!r} has the interface {found!r}, where the task "
+                    f"{self.task.name[:80]!r} has {expected!r}"
+                )
+        for gate in self.gates:
+            if gate.name not in self.task.by_name:
+                raise ValueError(f"the gate {gate.name[:80]!r} is no measure of its task")
+
+    @property
+    def compiled_by(self) -> str:
+        """The optc that wrote it, for messages."""
+        return compiled_by(self.packages)
 
     @property
     def digest(self) -> str:
@@ -211,29 +286,41 @@ class Manifest:
         return digest_of(self._body())
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object as written, with ``digest``."""
-        return {**self._body(), "digest": self.digest}
+        """The JSON object as written, with ``digest``: every field, defaults too."""
+        body = self._body()
+        return {**body, "digest": digest_of(body)}
 
     def _body(self) -> dict[str, Any]:
-        body = {"format": FORMAT_VERSION, **asdict(self)}
-        if not body["generation"]:  # as before the model's own settings were taken
-            del body["generation"]
-        if body["tokenizer"] is not None and not body["tokenizer"]["special_tokens"]:
-            del body["tokenizer"]["special_tokens"]  # as before templates could name them
-        for engine in body["engines"]:
-            if engine["source"] is None:  # as artifacts were written before there were drafts
-                del engine["source"]
-        for file in body["files"]:
-            if file["pieces"] is None:  # as before large files had pieces
-                del file["pieces"]
-        for gate in body["gates"]:  # and before they had several target engines
-            for key, default in (("engine", "target"), ("lowered", False)):
-                if gate[key] == default:
-                    del gate[key]
-        return body
+        return {"format": FORMAT_VERSION, **msgspec.to_builtins(self)}
 
 
 def digest_of(body: Mapping[str, Any]) -> str:
     """sha256 in hex of a manifest's canonical JSON; a ``digest`` in it is left out."""
     contents = {key: value for key, value in body.items() if key != "digest"}
     return hashlib.sha256(canonical_json(contents)).hexdigest()
+
+
+def compiled_by(packages: object) -> str:
+    """The optc of a manifest's ``packages``, which may be anything, for messages."""
+    version = packages.get("optc") if isinstance(packages, Mapping) else None
+    return f"optc {version[:80]}" if isinstance(version, str) else "the optc"
+
+
+def check_path(path: str) -> None:
+    """Check that a path names something in the artifact, in the one form in which it can be
+    written.
+
+    Raises:
+        ValueError: It does not.
+    """
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+        raise ValueError(f"the path {path[:80]!r} leaves the artifact")
+    if parts.as_posix() != path or not path.isprintable() or "\\" in path:
+        raise ValueError(f"the path {path[:80]!r} is not one that optc compile writes")
+
+
+def _check_unique(what: str, names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"the {what} {name[:80]!r} is listed more than once")

@@ -7,17 +7,18 @@ what cannot be read is left out, and nothing here fails.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from optc.artifact.manifest import EngineEntry
 from optc.machine import Machine
 
-_SPEEDS = ("prefill_speedup", "decode_speedup")
-
 
 def measured_speeds(
-    report: Mapping[str, Any], engines: Iterable[EngineEntry], machine: Machine
+    report: Mapping[str, Any],
+    engines: Iterable[EngineEntry],
+    machine: Machine,
+    gates: Sequence[str],
 ) -> dict[str, float]:
     """Speed by engine name, of those that were measured on a machine such as this one.
 
@@ -26,18 +27,22 @@ def measured_speeds(
         engines: Of the artifact.
         machine: Only what was measured on its CPU features counts, and for engines on CUDA devices
             on its devices' compute capabilities.
+        gates: The task's gates of speed, all of which an engine must have.
 
     Returns:
-        Times the speed of the float32 model in ONNX Runtime: the geometric mean of prefill and
-        decode. That model was timed in turns with each engine, so that the ratios can be compared
-        although the machine was not equally busy.
+        Times the speed of the reference: the geometric mean of these gates, for text generation of
+        prefill and decode. The reference was timed in turns with each engine, so that the ratios
+        can be compared although the machine was not equally busy.
     """
-    gates = _speed_gates(report)
+    if not gates:
+        return {}
+    known = _speed_gates(report)
     found = {}
     for engine in engines:
-        values = [gates.get((engine.name, name)) for name in _SPEEDS]
+        values = [known.get((engine.name, name)) for name in gates]
         if _alike(_measured_on(report, engine.name), engine, machine) and None not in values:
-            found[engine.name] = math.sqrt(math.prod(v for v in values if v is not None))
+            product = math.prod(v for v in values if v is not None)
+            found[engine.name] = product ** (1 / len(values))
     return found
 
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from optc.artifact.jsonio import MAX_INT, Fields, read_json
+from optc.artifact.jsonio import Fields, read_json
+from optc.foreign.typed_json import MAX_INT
 
 #: Far more than there are bins (`optc.gates.kl_distribution`).
 _MOST_BINS = 1000

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from optc.executable.executable import EngineSpec, Int32, StepBatch
+from optc.executable.executable import Int32, StepBatch, StepInterface
 
 
 def block_count(sequences: int, length: int, block_size: int) -> int:
@@ -16,14 +16,14 @@ def block_count(sequences: int, length: int, block_size: int) -> int:
 
 
 def step_batch(
-    spec: EngineSpec, sequences: int, new_rows: int, length: int, block_size: int
+    spec: StepInterface, sequences: int, new_rows: int, length: int, block_size: int
 ) -> StepBatch:
     """A step of ``sequences`` alike, with ``new_rows`` rows each, at ``length`` tokens after it."""
     return ragged_batch(spec, [(new_rows, length)] * sequences, block_size)
 
 
 def ragged_batch(
-    spec: EngineSpec, sequences: Sequence[tuple[int, int]], block_size: int
+    spec: StepInterface, sequences: Sequence[tuple[int, int]], block_size: int
 ) -> StepBatch:
     """A step of sequences that are given by their new rows and their tokens after it.
 

@@ -15,7 +15,7 @@ from typing import Any
 from optc.bench.batches import block_count, step_batch
 from optc.bench.paired import paired_utilization
 from optc.bench.utilization import Instruments
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.executable.kv_layout import block_size_for
 from optc.progress import Progress, no_progress
 from optc.roofline.ceilings import Meter, sample
@@ -39,7 +39,7 @@ class Shape:
     context: int
 
 
-def shapes(spec: EngineSpec, prompt_tokens: int, concurrency: Sequence[int]) -> list[Shape]:
+def shapes(spec: StepInterface, prompt_tokens: int, concurrency: Sequence[int]) -> list[Shape]:
     """Decode at each concurrency that one step can take, then the prefill of one prompt."""
     limit = min(spec.max_sequences, spec.max_logit_rows, spec.max_rows)
     context = min(prompt_tokens, spec.max_context)
@@ -51,7 +51,7 @@ def shapes(spec: EngineSpec, prompt_tokens: int, concurrency: Sequence[int]) -> 
 
 def profile(
     profiler: Profiler,
-    spec: EngineSpec,
+    spec: StepInterface,
     instruments: Instruments,
     wanted: Sequence[Shape],
     rounds: int = ROUNDS,
@@ -87,7 +87,7 @@ def _take(meter: Meter, samples: list[Mapping[str, float]]) -> None:
 def step_json(
     shape: Shape,
     times: StepTimes,
-    spec: EngineSpec,
+    spec: StepInterface,
     costs: StepCosts,
     ceilings: Mapping[str, float],
     samples: Sequence[Mapping[str, float]],

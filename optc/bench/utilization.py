@@ -11,7 +11,7 @@ from optc.artifact import Artifact
 from optc.bench.result import BenchResult
 from optc.cpu_caches import beyond_caches
 from optc.errors import OptcError, UnavailableError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.roofline.ceilings import Ceiling, Meter, ceilings_json
 from optc.roofline.costs import StepCosts, step_work
 from optc.roofline.measurable import MeasurableBackend
@@ -101,7 +101,7 @@ def working_set(costs: StepCosts) -> int:
 
 
 def with_utilization(
-    results: list[BenchResult], spec: EngineSpec, instruments: Instruments
+    results: list[BenchResult], spec: StepInterface, instruments: Instruments
 ) -> list[BenchResult]:
     """The results with MBU (of decode) and MFU (of prefill) filled in.
 
@@ -129,7 +129,7 @@ def with_utilization(
 
 
 def decode_mbu(
-    result: BenchResult, spec: EngineSpec, costs: StepCosts, ceilings: Mapping[str, Ceiling]
+    result: BenchResult, spec: StepInterface, costs: StepCosts, ceilings: Mapping[str, Ceiling]
 ) -> float | None:
     """Bytes that decode had to read per second over the best read bandwidth.
 
@@ -145,7 +145,7 @@ def decode_mbu(
 
 
 def prefill_mfu(
-    result: BenchResult, spec: EngineSpec, costs: StepCosts, ceilings: Mapping[str, Ceiling]
+    result: BenchResult, spec: StepInterface, costs: StepCosts, ceilings: Mapping[str, Ceiling]
 ) -> float | None:
     """Operations that prefill had to do per second over the peak of the weights' type.
 

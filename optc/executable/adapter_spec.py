@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from optc.executable.block_hadamard import BLOCKS
 from optc.executable.row_ranges import Range, rows_of
+from optc.foreign.typed_json import Count, Positive
 
 Float32 = npt.NDArray[np.float32]
 
@@ -23,10 +25,22 @@ class AdapterPart:
     """
 
     name: str
-    start: int
-    stop: int
-    of: int = 0
+    start: Count
+    stop: Count
+    of: Count = 0
     ranges: tuple[Range, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.start < self.stop:
+            raise ValueError(f"the columns {self.start}:{self.stop} of {self.name[:80]!r} are none")
+        if not self.of:
+            return
+        for first, step, count in self.ranges:
+            last = first + (count - 1) * step
+            if count < 1 or not (0 <= first < self.of and 0 <= last < self.of):
+                raise ValueError(f"{[first, step, count]} are no rows of {self.of}")
+        if sum(count for _, _, count in self.ranges) != self.stop - self.start:
+            raise ValueError("'ranges' are not as many rows as 'start' and 'stop' state")
 
     @property
     def source_rows(self) -> int:
@@ -50,10 +64,17 @@ class AdapterModule:
             (`optc.executable.block_hadamard`), so that A is rotated too; 0 is none.
     """
 
-    k: int
-    n: int
+    k: Positive
+    n: Positive
     parts: tuple[AdapterPart, ...]
-    hadamard: int = 0
+    hadamard: Count = 0
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if part.stop > self.n:
+                raise ValueError(f"{part.name[:80]!r} ends at column {part.stop} of {self.n}")
+        if self.hadamard and (self.hadamard not in BLOCKS or self.hadamard > self.k):
+            raise ValueError(f"'hadamard' is {self.hadamard}, none of {BLOCKS} within {self.k}")
 
 
 @dataclass(frozen=True)
@@ -66,8 +87,8 @@ class AdapterSpec:
         modules: The linear layers that take adapters, in the engine's order.
     """
 
-    max: int
-    rank: int
+    max: Positive
+    rank: Positive
     modules: tuple[AdapterModule, ...]
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta, Struct
 
 from optc.executable.adapter_spec import AdapterSpec, ModuleWeights
 from optc.executable.kv_layout import KVLayout
+from optc.foreign.typed_json import Count, Positive, Share
 
 Int32 = npt.NDArray[np.int32]
 Float32 = npt.NDArray[np.float32]
@@ -30,8 +32,8 @@ class KVGroup:
         layers: Which of the spec's layers are in this group.
     """
 
-    window: int
-    layers: tuple[int, ...]
+    window: Count
+    layers: tuple[Count, ...]
 
 
 #: Rows of a step: all of them, or those whose logits are wanted.
@@ -50,15 +52,24 @@ KV_TYPES: dict[str, tuple[float, int]] = {
 }
 
 
+#: KV heads of a layer, and elements of a head: far above any model's, and so few that the bytes of
+#: a token in a layer (at most 2 * 4 * 2**32) stay far within int64.
+_Extent = Annotated[int, Meta(ge=1, le=1 << 16)]
+
+
 @dataclass(frozen=True)
 class LayerKV:
     """Shape of one layer's keys and values. ``dtype`` is the pool's, one of `KV_TYPES`."""
 
-    group: int
-    kv_heads: int
-    key_dim: int
-    value_dim: int
+    group: Count
+    kv_heads: _Extent
+    key_dim: _Extent
+    value_dim: _Extent
     dtype: str
+
+    def __post_init__(self) -> None:
+        if self.dtype not in KV_TYPES:
+            raise ValueError(f"the KV type {self.dtype[:80]!r} is none of {', '.join(KV_TYPES)}")
 
     def alike(self, other: LayerKV) -> bool:
         """Whether both have pools of one shape and type, whichever groups they are in."""
@@ -76,9 +87,8 @@ def bytes_beyond_windows(groups: Sequence[KVGroup], layers: Sequence[LayerKV]) -
     return sum(one.bytes_per_token for one in layers if not groups[one.group].window)
 
 
-@dataclass(frozen=True)
-class EngineSpec:
-    """What the scheduler has to know of an engine; written in the manifest.
+class StepInterface(Struct, frozen=True, tag="step", forbid_unknown_fields=True):
+    """The ragged step as an engine takes it: what the scheduler has to know; in the manifest.
 
     Attributes:
         vocab_size: V, the width of a row of logits.
@@ -107,24 +117,31 @@ class EngineSpec:
             longest sequence, so that block tables have one column.
     """
 
-    vocab_size: int
-    max_context: int
-    max_rows: int
-    max_sequences: int
-    max_logit_rows: int
-    block_multiple: int
+    vocab_size: Positive
+    max_context: Positive
+    max_rows: Positive
+    max_sequences: Positive
+    max_logit_rows: Positive
+    block_multiple: Positive
     batch_invariant: bool
     groups: tuple[KVGroup, ...]
     layers: tuple[LayerKV, ...]
     tree: bool = False
     adapters: AdapterSpec | None = None
-    accept_rates: tuple[tuple[float, ...], ...] = ()
-    hidden_size: int = 0
+    accept_rates: tuple[tuple[Share, ...], ...] = ()
+    hidden_size: Annotated[int, Meta(ge=0, le=1 << 16)] = 0
     hidden_rows: HiddenRows = "all"
     features: bool = False
     samples: bool = False
-    shared_kv: tuple[int, ...] = ()
+    shared_kv: tuple[Count, ...] = ()
     kv_layout: KVLayout = "paged"
+
+    def __post_init__(self) -> None:
+        listed = sorted((index, g) for g, group in enumerate(self.groups) for index in group.layers)
+        if listed != [(index, layer.group) for index, layer in enumerate(self.layers)]:
+            raise ValueError(
+                "the layers that 'groups' lists are not those that 'layers' puts there"
+            )
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -181,7 +198,7 @@ class StepBatch:
 class Executable(Protocol):
     """A loaded engine. Every call must come from one thread."""
 
-    spec: EngineSpec
+    spec: StepInterface
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
         """Allocate (or replace) the KV pools: ``blocks_per_group[g]`` blocks of ``block_size``
@@ -226,7 +243,7 @@ class HeadedExecutable(Protocol):
     """What an engine can do besides whose ``spec.accept_rates`` state Medusa heads (Cai et al.,
     2024)."""
 
-    spec: EngineSpec
+    spec: StepInterface
 
     def guess(self, rows: Int32) -> Float32:
         """Logits [n, K, V] of the K heads behind ``rows`` [n] (at most ``spec.max_sequences``) of
@@ -243,7 +260,7 @@ class HeadedExecutable(Protocol):
 class HiddenExecutable(Protocol):
     """What an engine can do besides whose ``spec.hidden_size`` is not 0."""
 
-    spec: EngineSpec
+    spec: StepInterface
 
     def hidden_states(self) -> Float32:
         """Last hidden states of the last step, as the head reads them: [T, D] of all its rows, or
@@ -259,7 +276,7 @@ class HiddenExecutable(Protocol):
 class SharingExecutable(Protocol):
     """What an engine can do that drafts with the keys and values of its target."""
 
-    spec: EngineSpec
+    spec: StepInterface
 
     def share_kv(self, owner: Executable) -> None:
         """Use from now on the pools of ``owner``, an engine of the same backend that has allocated

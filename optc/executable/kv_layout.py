@@ -8,16 +8,16 @@ KVLayout = Literal["paged", "slots"]
 
 
 class HasLayout(Protocol):
-    """What of an `optc.executable.executable.EngineSpec` is needed here."""
+    """What of an `optc.executable.executable.StepInterface` is needed here."""
 
     @property
     def kv_layout(self) -> KVLayout:
-        """See `EngineSpec`."""
+        """See `StepInterface`."""
         ...
 
     @property
     def block_multiple(self) -> int:
-        """See `EngineSpec`."""
+        """See `StepInterface`."""
         ...
 
 

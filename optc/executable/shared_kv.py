@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 
 
-def can_share(draft: EngineSpec, target: EngineSpec) -> bool:
+def can_share(draft: StepInterface, target: StepInterface) -> bool:
     """Whether the keys and values of a draft can lie in the target's pools: the layers that
     ``draft.shared_kv`` names have pools of the same shapes, types and windows."""
     layers = draft.shared_kv
@@ -16,7 +16,7 @@ def can_share(draft: EngineSpec, target: EngineSpec) -> bool:
     return target.block_multiple % draft.block_multiple == 0 and _same_pools(draft, target)
 
 
-def _same_pools(draft: EngineSpec, target: EngineSpec) -> bool:
+def _same_pools(draft: StepInterface, target: StepInterface) -> bool:
     for group in draft.groups:
         others = [target.layers[draft.shared_kv[layer]] for layer in group.layers]
         if len({other.group for other in others}) != 1:
@@ -29,7 +29,7 @@ def _same_pools(draft: EngineSpec, target: EngineSpec) -> bool:
     return True
 
 
-def shared_groups(draft: EngineSpec, target: EngineSpec) -> tuple[int, ...]:
+def shared_groups(draft: StepInterface, target: StepInterface) -> tuple[int, ...]:
     """By KV group of the draft, the target's group whose blocks it uses.
 
     Raises:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, StepBatch
+from optc.executable.executable import StepBatch, StepInterface
 
 
-def check_limits(batch: StepBatch, spec: EngineSpec) -> None:
+def check_limits(batch: StepBatch, spec: StepInterface) -> None:
     """Check the rows T, sequences B and rows with logits R of a step.
 
     Raises:

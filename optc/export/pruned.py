@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from optc.artifact import Artifact, EngineEntry, PassEntry, Source
 from optc.errors import UnsupportedError

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from optc import registry
 from optc.executable.executable import Executable
 from optc.gates.compare import Compared, compare_windows
 from optc.gates.continuation import Continuations, compare_continuations
@@ -25,26 +26,15 @@ from optc.reference.blockwise import BlockwiseReference
 from optc.reference.teacher_forcing import SingleSequence, window_logits
 from optc.reference.text import EvalWindows
 from optc.target import usable_threads
+from optc.tasks.task import SPEED
+from optc.tasks.text_generation import ANSWERS, CONTINUATIONS, COPIES, TEXT_GENERATION, WINDOWS
 
-#: Gates whose value must not exceed the bound; of the others it must not fall below.
-UPPER_BOUNDED = frozenset(
-    {
-        *("kl_mean", "kl_p99", "kl_max", "perplexity", "perplexity_ratio", "copy_nll_added"),
-        *("answer_kl_mean", "answer_kl_p99", "decision_flips"),
-    }
-)
 #: Those of the divergence over all windows, of greedy decoding, and of copies of a text.
-DIVERGENCE_GATES = (
-    *("kl_mean", "kl_p99", "kl_max", "top1_agreement", "top5_agreement"),
-    *("perplexity", "perplexity_ratio"),
-)
-QUALITY_GATES = (*DIVERGENCE_GATES, "common_continuation", "copy_nll_added")
+DIVERGENCE_GATES = TEXT_GENERATION.of(WINDOWS)
+QUALITY_GATES = TEXT_GENERATION.of(WINDOWS, CONTINUATIONS, COPIES)
 #: Of conversations (`optc.gates.answers`).
-ANSWER_GATES = (
-    *("answer_kl_mean", "answer_kl_p99", "answer_top1_agreement"),
-    *("decision_flips", "margin_factor"),
-)
-SPEED_GATES = ("prefill_speedup", "decode_speedup")
+ANSWER_GATES = TEXT_GENERATION.of(ANSWERS)
+SPEED_GATES = TEXT_GENERATION.of(SPEED)
 
 
 @dataclass(frozen=True)
@@ -52,7 +42,7 @@ class GateResult:
     """One gate.
 
     Attributes:
-        name: One of `QUALITY_GATES`, `ANSWER_GATES` or `SPEED_GATES`.
+        name: Of a measure of the task.
         value: What was measured; None if it was not.
         bound: The recipe's bound; None if it is only reported.
         passed: Whether the bound holds; None without a bound or a value, or where the machine is
@@ -302,7 +292,7 @@ def judge(
         return GateResult(name, None, bound, None if bound is None else False, "engine", reason)
     if bound is None:
         return GateResult(name, value, None, None, "engine")
-    upper = name in UPPER_BOUNDED
+    upper = registry.measures()[name].upper
     passed = value <= bound if upper else value >= bound
     relation = "above" if upper else "below"
     reason = "" if passed else f"{value:.6g} is {relation} the bound {bound:g}"

@@ -8,12 +8,12 @@ import numpy as np
 
 from optc.errors import InputError
 from optc.executable.executable import (
-    EngineSpec,
     Executable,
     Float32,
     Int32,
     SharingExecutable,
     StepBatch,
+    StepInterface,
 )
 from optc.executable.kv_layout import block_size_for
 
@@ -54,7 +54,7 @@ class SingleSequence:
         self.length = 0
 
     @property
-    def spec(self) -> EngineSpec:
+    def spec(self) -> StepInterface:
         """The engine's limits."""
         return self._executable.spec
 

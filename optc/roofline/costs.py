@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optc.artifact.jsonio import Fields
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.metrics.step_workload import StepWorkload
 
 #: Amounts of work by name: ``1`` (once a step), ``T`` rows, ``R`` rows with logits and, for each
@@ -106,7 +106,7 @@ def main_peak(kernels: Mapping[str, KernelCost]) -> str:
 
 
 def step_work(
-    spec: EngineSpec, new_rows: Sequence[int], lengths: Sequence[int], wanted: int
+    spec: StepInterface, new_rows: Sequence[int], lengths: Sequence[int], wanted: int
 ) -> dict[str, float]:
     """The work of one step.
 

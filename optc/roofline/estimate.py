@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.roofline.ceilings import Ceiling
 from optc.roofline.costs import StepCosts, step_work
 from optc.target import Target
@@ -35,7 +35,7 @@ class EngineEstimate:
         compile_s: Seconds of one thread in which its kernels are compiled.
     """
 
-    spec: EngineSpec
+    spec: StepInterface
     weight_bytes: int
     costs: StepCosts
     file_bytes: int = 0
@@ -71,12 +71,12 @@ class EstimatingBackend(Protocol):
         ...
 
 
-def decode_work(spec: EngineSpec, context: int) -> dict[str, float]:
+def decode_work(spec: StepInterface, context: int) -> dict[str, float]:
     """The work of a step that decodes one sequence of ``context`` tokens."""
     return step_work(spec, [1], [context], 1)
 
 
-def prefill_work(spec: EngineSpec, tokens: int) -> dict[str, float]:
+def prefill_work(spec: StepInterface, tokens: int) -> dict[str, float]:
     """The work of a step that reads a prompt."""
     return step_work(spec, [tokens], [tokens], 1)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.ir.experts import EXPERT_MATMULS
 from optc.ir.functions import DOMAIN, is_op, operand
 from optc.roofline.costs import KernelCost, StepCosts, main_peak
@@ -50,7 +50,7 @@ def stored_bytes(model: ir.Model) -> int:
 
 
 def graph_costs(
-    model: ir.Model, spec: EngineSpec, heads: Sequence[int], peak_of: PeakOf, attention: str
+    model: ir.Model, spec: StepInterface, heads: Sequence[int], peak_of: PeakOf, attention: str
 ) -> StepCosts:
     """Costs of a step.
 

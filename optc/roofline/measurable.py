@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from optc.executable.executable import EngineSpec, StepBatch
+from optc.executable.executable import StepBatch, StepInterface
 from optc.roofline.ceilings import Meter
 from optc.roofline.costs import StepCosts
 from optc.target import Target
@@ -80,7 +80,7 @@ class MeasurableBackend(Protocol):
         ...
 
     def open_profiler(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Profiler:
         """Load the engine for profiling; raises as `optc.backend.Backend.load` does."""
         ...

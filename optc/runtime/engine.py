@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from optc.errors import OptcError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.adapters.loading import load_adapter
 from optc.runtime.engine_info import EngineInfo
 from optc.runtime.handle import Handle
@@ -84,7 +84,7 @@ class Engine:
             open_executable, self.settings, drafting or Drafting(), self.eos_token_ids
         )
         self._worker = Worker(opening, self.settings.max_waiting)
-        self.spec: EngineSpec = opening.spec
+        self.spec: StepInterface = opening.spec
         self.kv_plan: KVPlan = opening.plan
         self._adapters = opening.adapters
         self._intake = InputProcessor(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import Executable, StepInterface
 from optc.progress import Progress, no_progress
 from optc.simulate.step_times import Curve, Rows, StepTimes, group_shares
 from optc.simulate.stopwatch import time_steps
@@ -45,7 +45,7 @@ def measure_step_times(
     )
 
 
-def fit(spec: EngineSpec, timed: TimeSteps) -> StepTimes:
+def fit(spec: StepInterface, timed: TimeSteps) -> StepTimes:
     """The curves that explain measured steps, and how well they explain others."""
     plan = _Plan.of(spec)
     seconds = dict(zip(plan.shapes, timed(plan.shapes), strict=True))
@@ -99,7 +99,7 @@ class _Plan:
         return list(dict.fromkeys(found + self.checks))
 
     @staticmethod
-    def of(spec: EngineSpec) -> _Plan:
+    def of(spec: StepInterface) -> _Plan:
         room = _KV_BYTES // max(1, spec.kv_bytes_per_token)
         longest = min(spec.max_context, _LONG, room)
         rows = [n for n in _doubling(spec.max_rows) if n <= spec.max_context]
@@ -117,7 +117,7 @@ class _Plan:
         return _Plan([(n, (Rows(n, n),)) for n in rows], chunks, decodes, _checks(spec, longest))
 
 
-def _checks(spec: EngineSpec, longest: int) -> list[Shape]:
+def _checks(spec: StepInterface, longest: int) -> list[Shape]:
     """Steps as they are served: some decode at different lengths, another one's prompt goes on."""
     found = []
     for share in (4, 2):

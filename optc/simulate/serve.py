@@ -10,7 +10,7 @@ from math import inf
 from optc.bench.replay import Run, Served, make_run
 from optc.bench.workload import Job
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.kv.kv_plan import KVPlan, plan_kv
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
@@ -26,7 +26,7 @@ from optc.simulate.virtual import VirtualClock, VirtualEngine, VirtualProposer
 
 
 def simulate(
-    spec: EngineSpec,
+    spec: StepInterface,
     times: StepTimes,
     jobs: Sequence[Job],
     settings: ServeSettings,

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.metrics.step_workload import visible_pairs
 
 
@@ -179,7 +179,7 @@ class StepTimes:
         )
 
 
-def group_shares(spec: EngineSpec) -> tuple[tuple[int, ...], tuple[float, ...]]:
+def group_shares(spec: StepInterface) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Windows of an engine's KV groups, and the share of the layers that each has."""
     return (
         tuple(group.window for group in spec.groups),

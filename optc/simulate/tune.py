@@ -17,7 +17,7 @@ from optc.bench.slo import ATTAINED, Slo
 from optc.bench.summary import summarize
 from optc.bench.workload import Job
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.progress import Progress, no_progress
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.kinds import MAX_DRAFTED
@@ -36,7 +36,7 @@ class Subject:
     """An artifact that may be served, by a name: its engine, and how long its steps take."""
 
     name: str
-    spec: EngineSpec
+    spec: StepInterface
     times: StepTimes
 
 
@@ -115,7 +115,7 @@ class Tuner:
                 break
         return best
 
-    def _changes(self, spec: EngineSpec) -> list[list[dict[str, Any]]]:
+    def _changes(self, spec: StepInterface) -> list[list[dict[str, Any]]]:
         """What each setting may be, the gentlest change first."""
         rows = [n for n in (1024, 512, 256, 128, 64, 32) if n <= spec.max_rows]
         most = min(spec.max_sequences, spec.max_logit_rows)

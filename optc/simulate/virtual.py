@@ -7,13 +7,13 @@ token 1 with the stated acceptance, so that the runtime's own verifier accepts d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.executable.executable import Float32, Int32, StepBatch, StepInterface
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.proposer import DraftRequest, Drafts
 from optc.simulate.step_times import Rows, StepTimes
@@ -45,7 +45,7 @@ class VirtualEngine:
 
     def __init__(
         self,
-        spec: EngineSpec,
+        spec: StepInterface,
         times: StepTimes,
         clock: VirtualClock,
         *,

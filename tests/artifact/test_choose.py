@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from optc import registry
 from optc.artifact import EngineEntry
@@ -46,7 +46,9 @@ def engine(backend: str, target: Target, role: str = "target", **spec: Any) -> E
     if backend == "ort":
         spec = {"kv_layout": "slots", "batch_invariant": False, **spec}
     data = {"features": [] if backend == "ort" else list(target.features)}
-    return replace(made, backend=backend, role=role, data=data, spec=replace(made.spec, **spec))
+    return replace(
+        made, backend=backend, role=role, data=data, interface=replace(made.spec, **spec)
+    )
 
 
 EVERY = [engine("ort", V4), engine("tvm", V3), engine("tvm", V4), engine("trt", GPU)]

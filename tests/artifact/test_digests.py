@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from optc.artifact import digests
+from optc.artifact import digests, manifest
 from optc.artifact.digests import hashed_file, hashing_threads, range_sha256
-from optc.artifact.parse_manifest import PIECE_MULTIPLE
+from optc.artifact.manifest import PIECE_MULTIPLE
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1])
@@ -31,6 +31,7 @@ def test_files_above_a_piece_have_pieces(
 ) -> None:
     piece = mmap.ALLOCATIONGRANULARITY
     monkeypatch.setattr(digests, "PIECE_BYTES", piece)
+    monkeypatch.setattr(manifest, "PIECE_MULTIPLE", piece)
     data = (bytes(range(251)) * full * piece)[: full * piece + extra]
     (tmp_path / "a").mkdir()
     path = tmp_path / "a/file"

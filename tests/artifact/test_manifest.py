@@ -1,22 +1,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from optc.artifact.jsonio import canonical_json
-from optc.artifact.manifest import FileEntry, GateEntry, Pieces, Source, digest_of
+from optc.artifact.manifest import FileEntry, GateEntry, Manifest, Pieces, Source, digest_of
 from optc.artifact.parse_manifest import parse_manifest
-from optc.errors import ArtifactError
+from optc.errors import ArtifactError, UnsupportedError
+from optc.executable.tensors_interface import TensorsInterface, TensorSpec
 from tests.artifact.toy import toy_engine, toy_manifest
 
 FILES = (FileEntry("engines/target/weights.bin", 10, "00" * 32),)
+TENSORS = TensorsInterface((TensorSpec("x", "float32", (1,)),), (TensorSpec("y", "float32", (1,)),))
 
 
-def written() -> dict[str, Any]:
-    return json.loads(json.dumps(toy_manifest(FILES).to_json()))
+def written(manifest: Manifest | None = None) -> dict[str, Any]:
+    made = manifest or toy_manifest(FILES)
+    value: dict[str, Any] = json.loads(json.dumps(made.to_json()))
+    return value
 
 
 def redigested(value: dict[str, Any]) -> dict[str, Any]:
@@ -25,6 +30,32 @@ def redigested(value: dict[str, Any]) -> dict[str, Any]:
 
 def test_json_reads_back_to_the_same_manifest() -> None:
     assert parse_manifest(written(), "m") == toy_manifest(FILES)
+    source = Source("small", "cd" * 32, "llama", {"hidden_size": 4, "huge": 2**70, "none": None})
+    draft = replace(toy_engine("draft"), role="draft", source=source)
+    gates = (
+        GateEntry("kl_mean", 1e-6, True, "draft", lowered=True),
+        GateEntry("kl_max", None, None),
+    )
+    full = replace(
+        toy_manifest((*FILES, LARGE), toy_engine(), draft), gates=gates, generation={"top_k": 4}
+    )
+    assert parse_manifest(written(full), "m") == full
+
+
+def test_every_field_is_written() -> None:
+    """So that there is one form, and a digest of it, whatever has which default."""
+    value = written()
+    assert value["gates"][0].keys() == {"name", "bound", "passed", "engine", "lowered"}
+    assert value["files"][0]["pieces"] is value["engines"][0]["source"] is None
+    assert value["generation"] == value["tokenizer"]["special_tokens"] == {}
+    assert value["task"]["name"] == "text-generation"
+    for place in (value, value["gates"][0], value["engines"][0]["interface"]):
+        for key in [k for k in place if k not in ("format", "digest")]:
+            kept = place.pop(key)
+            with pytest.raises(ArtifactError, match=r"missing required field|not in the form"):
+                parse_manifest(redigested(value), "m")
+            place[key] = kept
+    parse_manifest(redigested(value), "m")
 
 
 def test_digest_ignores_key_order_and_itself_but_no_other_change() -> None:
@@ -32,6 +63,7 @@ def test_digest_ignores_key_order_and_itself_but_no_other_change() -> None:
     assert digest_of(dict(reversed(value.items()))) == value["digest"]
     assert digest_of({**value, "digest": "0"}) == value["digest"]
     assert digest_of({**value, "name": "other"}) != value["digest"]
+    assert parse_manifest(dict(reversed(value.items())), "m").digest == value["digest"]
 
 
 def test_canonical_json_has_one_form_and_refuses_nan() -> None:
@@ -47,119 +79,117 @@ def test_changed_manifest_is_refused() -> None:
     assert "compile the model again" in caught.value.hint
 
 
-def test_other_format_version_is_refused() -> None:
-    with pytest.raises(ArtifactError, match="format version 99, but this optc reads version 2"):
-        parse_manifest({**written(), "format": 99}, "m")
-
-
-def test_unknown_kv_type_is_refused() -> None:
-    value = written()
-    value["engines"][0]["spec"]["layers"][0]["dtype"] = "int3"
+def test_other_format_versions_are_refused() -> None:
+    """Which optc is needed is said, as far as a manifest of another format tells."""
+    with pytest.raises(ArtifactError, match="format version 2, but this optc reads version 3") as c:
+        parse_manifest({**written(), "format": 2}, "m")
+    assert "compile it again" in c.value.hint
+    newer = {**written(), "format": 99, "packages": {"optc": "7.5"}}
     with pytest.raises(
-        ArtifactError, match="'dtype' is 'int3', none of float32, float16, bfloat16, int8"
-    ):
-        parse_manifest(redigested(value), "m")
+        ArtifactError, match="format version 99, but this optc reads version 3"
+    ) as c:
+        parse_manifest(newer, "m")
+    assert "install optc 7.5 that wrote it" in c.value.hint
+    for packages in (None, {"optc": 3}, {}):
+        with pytest.raises(ArtifactError, match="install the optc that wrote it"):
+            parse_manifest({**newer, "packages": packages}, "m")
 
 
-@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "."])
-def test_paths_that_leave_the_artifact_are_refused(path: str) -> None:
+def test_an_interface_of_another_release_is_refused_by_its_name() -> None:
     value = written()
-    value["files"][0]["path"] = path
-    with pytest.raises(ArtifactError, match="leaves the artifact"):
+    value["engines"][0]["interface"]["type"] = "stream"
+    with pytest.raises(ArtifactError) as caught:
         parse_manifest(redigested(value), "m")
-
-
-def test_engine_folder_that_leaves_the_artifact_is_refused() -> None:
-    value = written()
-    value["engines"][0]["folder"] = "../elsewhere"
-    with pytest.raises(ArtifactError, match="leaves the artifact"):
-        parse_manifest(redigested(value), "m")
+    assert caught.value.render() == (
+        "m: engines[0]: this optc knows no interface 'stream'; it knows step, tensors "
+        "(install optc 0.1.0 that wrote it)"
+    )
 
 
 def test_missing_and_mistyped_keys_are_named_with_their_place() -> None:
-    value = written()
-    del value["engines"][0]["spec"]["layers"][1]["key_dim"]
-    with pytest.raises(ArtifactError, match="the key 'key_dim' is missing") as caught:
-        parse_manifest(redigested(value), "m")
-    assert caught.value.where == "m: engines[0]: spec: layers[1]"
-    value = written()
-    value["files"][0]["bytes"] = True
-    with pytest.raises(ArtifactError, match="'bytes' is not int but bool"):
-        parse_manifest(redigested(value), "m")
-    value = written()
-    value["tokenizer"]["eos_token_ids"] = ["x"]
-    with pytest.raises(ArtifactError, match="'eos_token_ids' holds str, not int"):
-        parse_manifest(redigested(value), "m")
-    value = written()
-    value["gates"][0]["bound"] = "small"
-    with pytest.raises(ArtifactError, match="'bound' is not float but str"):
-        parse_manifest(redigested(value), "m")
-    with pytest.raises(ArtifactError, match="is not a JSON object but list"):
+    with pytest.raises(ArtifactError, match="expected 'object', got 'array'"):
         parse_manifest([], "m")
+    value = written()
+    del value["engines"][0]["interface"]["layers"][1]["key_dim"]
+    with pytest.raises(ArtifactError, match="missing required field 'key_dim'") as caught:
+        parse_manifest(redigested(value), "m")
+    assert caught.value.where == "m: engines[0].interface.layers[1]"
+    assert "compile the model again" in caught.value.hint
+    for place, other, problem in (
+        ("files", [{**value["files"][0], "bytes": True}], "expected 'int', got 'bool'"),
+        ("gates", [{**value["gates"][0], "bound": "small"}], "expected 'float | null', got 'str'"),
+        ("gates", [{**value["gates"][0], "extra": 1}], "object contains unknown field 'extra'"),
+        ("novelty", 1, "object contains unknown field 'novelty'"),
+        ("packages", {"optc": 1}, "expected 'str', got 'int'"),
+    ):
+        with pytest.raises(ArtifactError) as caught:
+            parse_manifest(redigested({**written(), place: other}), "m")
+        assert caught.value.message == problem
 
 
-def test_only_engines_of_another_source_name_it() -> None:
-    """As before there were drafts, so that older manifests keep their digests."""
-    assert "source" not in written()["engines"][0]
-    source = Source("small", "cd" * 32, "llama", {"hidden_size": 4})
-    draft = replace(toy_engine("draft"), role="draft", source=source)
-    value = json.loads(json.dumps(toy_manifest(FILES, toy_engine(), draft).to_json()))
-    assert [engine.get("source", {}).get("name") for engine in value["engines"]] == [None, "small"]
-    assert parse_manifest(value, "m").engines == (toy_engine(), draft)
-
-
-def test_gates_of_one_engine_are_written_as_before_there_were_several() -> None:
-    """Manifests of a sole engine keep their bytes, and with them their digests."""
-    assert written()["gates"][0] == {"name": "kl_mean", "bound": 1e-6, "passed": True}
-    gates = (
-        GateEntry("kl_mean", 1e-6, True, "tvm-native"),
-        GateEntry("x", None, None, lowered=True),
-    )
-    several = replace(toy_manifest(FILES), gates=gates)
-    value = json.loads(json.dumps(several.to_json()))
-    assert value["gates"] == [
-        {"name": "kl_mean", "bound": 1e-6, "passed": True, "engine": "tvm-native"},
-        {"name": "x", "bound": None, "passed": None, "lowered": True},
-    ]
-    assert parse_manifest(value, "m") == several
-
-
-PIECES = Pieces(1 << 20, ("01" * 32, "ab" * 32, "ff" * 32))
-LARGE = FileEntry("engines/target/weights.bin", (2 << 20) + 1, "00" * 32, PIECES)
-
-
-def with_pieces(change: dict[str, Any]) -> dict[str, Any]:
-    value = json.loads(json.dumps(toy_manifest((LARGE,)).to_json()))
-    value["files"][0]["pieces"].update(change)
-    return redigested(value)
-
-
-def test_pieces_are_read_back_and_absent_where_there_are_none() -> None:
-    assert parse_manifest(with_pieces({}), "m").files == (LARGE,)
-    assert "pieces" not in written()["files"][0]
+def test_keys_that_types_ignore_are_refused_too() -> None:
+    value = written()
+    value["engines"][0]["target"]["novelty"] = 1
+    with pytest.raises(ArtifactError, match="is not in the form that optc writes"):
+        parse_manifest(redigested(value), "m")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"sha256": list(PIECES.sha256[:2])},
-            "2 pieces, where 2097153 bytes in pieces of 1048576 are 3",
-        ),
-        ({"sha256": []}, "0 pieces, where"),
-        ({"sha256": [*PIECES.sha256, "00" * 32]}, "4 pieces, where"),
-        ({"bytes": 2 << 20}, "3 pieces, where 2097153 bytes in pieces of 2097152 are 2"),
-        ({"bytes": 0}, "pieces of 0 bytes, which are no multiple of 1 MiB"),
-        ({"bytes": -(1 << 20)}, "pieces of -1048576 bytes"),
-        ({"bytes": (1 << 20) + (1 << 19)}, "no multiple of 1 MiB"),
-        ({"bytes": "64 MiB"}, "'bytes' is not int but str"),
-        ({"sha256": ["01" * 32, "AB" * 32, "ff" * 32]}, "piece 1 is no sha256 in hex: 'ABAB"),
-        ({"sha256": ["01" * 32, "ab" * 32, "ff" * 31]}, "piece 2 is no sha256 in hex"),
-        ({"sha256": ["01" * 32, "ab" * 32, "ff" * 32 + "\n"]}, "piece 2 is no sha256 in hex"),
-        ({"sha256": ["01" * 32, 7, "ff" * 32]}, "'sha256' holds int, not str"),
+        ({"gates": (GateEntry("accuracy", 1.0, True),)}, "'accuracy' is no measure of its task"),
+        ({"engines": (replace(toy_engine(), role="encoder"),)},
+         "the role 'encoder' is none of target, draft, self, eagle"),
+        ({"engines": (replace(toy_engine(), interface=TENSORS),)},
+         "the engine 'target' has the interface 'tensors', where the task 'text-generation' has "
+         "'step'"),
+        ({"engines": (toy_engine(), toy_engine())}, "the engine 'target' is listed more than once"),
+        ({"files": FILES * 2}, "the file 'engines/target/weights.bin' is listed more than once"),
     ],
-)
-def test_pieces_must_make_up_their_file(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ArtifactError, match=message) as caught:
-        parse_manifest(with_pieces(change), "m")
-    assert caught.value.where == "m: files[0]: pieces"
+)  # fmt: skip
+def test_what_contradicts_itself_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(toy_manifest(FILES), **change)
+    value = {**written(), **json.loads(json.dumps(to_builtins(change)))}
+    with pytest.raises(ArtifactError, match=message):
+        parse_manifest(redigested(value), "m")
+
+
+def test_an_engine_of_tensors_has_no_step() -> None:
+    engine = toy_engine()
+    assert engine.spec is engine.interface
+    with pytest.raises(UnsupportedError, match="has the interface 'tensors', where steps are"):
+        _ = replace(toy_engine(), interface=TENSORS).spec
+
+
+PIECES = Pieces(1 << 20, ("01" * 32, "ab" * 32, "ff" * 32))
+LARGE = FileEntry("engines/target/large.bin", (2 << 20) + 1, "00" * 32, PIECES)
+_NO_DIGEST = "expected 'str' matching regex"
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "message"),
+    [
+        ({"sha256": list(PIECES.sha256[:2])}, "files[0]",
+         "2 pieces, where 2097153 bytes in pieces of 1048576 are 3"),
+        ({"sha256": []}, "files[0]", "0 pieces, where"),
+        ({"sha256": [*PIECES.sha256, "00" * 32]}, "files[0]", "4 pieces, where"),
+        ({"bytes": 2 << 20}, "files[0]", "where 2097153 bytes in pieces of 2097152 are 2"),
+        ({"bytes": 0}, "files[0].pieces", "pieces of 0 bytes, which are no multiple of 1 MiB"),
+        ({"bytes": -(1 << 20)}, "files[0].pieces.bytes", "expected 'int' >= 0"),
+        ({"bytes": (1 << 20) + (1 << 19)}, "files[0].pieces", "no multiple of 1 MiB"),
+        ({"bytes": "64 MiB"}, "files[0].pieces.bytes", "expected 'int', got 'str'"),
+        ({"sha256": ["01" * 32, "AB" * 32, "ff" * 32]}, "files[0].pieces.sha256[1]", _NO_DIGEST),
+        ({"sha256": ["01" * 32, "ab" * 32, "ff" * 31]}, "files[0].pieces.sha256[2]", _NO_DIGEST),
+        ({"sha256": ["01" * 32, "ab" * 32, f"{'ff' * 32}\n"]}, "files[0].pieces.sha256[2]",
+         _NO_DIGEST),
+        ({"sha256": ["01" * 32, 7, "ff" * 32]}, "files[0].pieces.sha256[1]", "got 'int'"),
+    ],
+)  # fmt: skip
+def test_pieces_must_make_up_their_file(change: dict[str, Any], where: str, message: str) -> None:
+    value = written(toy_manifest((LARGE,)))
+    value["files"][0]["pieces"].update(change)
+    with pytest.raises(ArtifactError) as caught:
+        parse_manifest(redigested(value), "m")
+    assert message in caught.value.message
+    assert caught.value.where == f"m: {where}"

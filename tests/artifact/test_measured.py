@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from optc import registry
 from optc.artifact.measured import measured_speeds
 from optc.machine import Machine
 from optc.target import Target, parse_target
+from optc.tasks.task import SPEED
+from optc.tasks.text_generation import TEXT_GENERATION
 from tests.artifact.toy import toy_engine, write_toy
 from tests.support.stub import StubBackend
 
 V3 = parse_target("x86-64-v3")
 HERE = Machine(frozenset(V3.features))
 FACTS: dict[str, Any] = {"features": sorted(V3.features), "sm": []}
+SPEEDS = TEXT_GENERATION.of(SPEED)
 A, B = toy_engine("a", V3), toy_engine("b", V3)
 
 
@@ -39,22 +43,22 @@ def gates(engine: str, prefill: Any, decode: Any, measured_on: str = "engine") -
 
 def test_the_geometric_mean_of_prefill_and_decode() -> None:
     report = {"machine": FACTS, "gates": [*gates("a", 2, 8.0), *gates("b", 1.0, 9.0)]}
-    assert measured_speeds(report, [A, B], HERE) == {"a": 4.0, "b": 3.0}
+    assert measured_speeds(report, [A, B], HERE, SPEEDS) == {"a": 4.0, "b": 3.0}
 
 
 def test_other_features_than_this_machine_has_do_not_count() -> None:
     report = {"machine": FACTS, "gates": gates("a", 2, 8.0)}
     other = Machine(frozenset((*V3.features, "avx512f")))
-    assert measured_speeds(report, [A], other) == {}
+    assert measured_speeds(report, [A], other, SPEEDS) == {}
 
 
 def test_engines_on_a_device_were_measured_on_such_a_device() -> None:
-    gpu = replace(A, target=Target("cuda:sm_80", "cuda", (), "sm_80"))
+    gpu = structs.replace(A, target=Target("cuda:sm_80", "cuda", (), "sm_80"))
     report = {"machine": {**FACTS, "sm": [80]}, "gates": gates("a", 2, 8.0)}
-    assert measured_speeds(report, [gpu], replace(HERE, sm=(80,))) == {"a": 4.0}
-    assert measured_speeds(report, [gpu], replace(HERE, sm=(89,))) == {}
+    assert measured_speeds(report, [gpu], replace(HERE, sm=(80,)), SPEEDS) == {"a": 4.0}
+    assert measured_speeds(report, [gpu], replace(HERE, sm=(89,)), SPEEDS) == {}
     older = {**report, "machine": {"features": FACTS["features"]}}
-    assert measured_speeds(older, [gpu], replace(HERE, sm=(80,))) == {}
+    assert measured_speeds(older, [gpu], replace(HERE, sm=(80,)), SPEEDS) == {}
 
 
 def test_what_was_verified_later_was_measured_there() -> None:
@@ -67,8 +71,8 @@ def test_what_was_verified_later_was_measured_there() -> None:
             {"engines": ["b"], "machine": FACTS},
         ],
     }
-    assert measured_speeds(report, [A, B], HERE) == {"b": 3.0}
-    assert measured_speeds(report, [A, B], Machine(frozenset(["avx2"]))) == {"a": 4.0}
+    assert measured_speeds(report, [A, B], HERE, SPEEDS) == {"b": 3.0}
+    assert measured_speeds(report, [A, B], Machine(frozenset(["avx2"])), SPEEDS) == {"a": 4.0}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_what_was_verified_later_was_measured_there() -> None:
     ],
 )
 def test_what_cannot_be_used_is_left_out(report: dict[str, Any]) -> None:
-    assert measured_speeds(report, [A], HERE) == {}
+    assert measured_speeds(report, [A], HERE, SPEEDS) == {}
 
 
 def test_a_report_that_is_gone_or_damaged_stops_nothing(

@@ -4,10 +4,10 @@ import hashlib
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from optc.artifact import Artifact, digests, verify
 from optc.artifact.manifest import FileEntry

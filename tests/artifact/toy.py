@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from optc.artifact import (
     Artifact,
@@ -22,8 +23,9 @@ from optc.artifact import (
 from optc.artifact.digests import hashed_file, hashing_threads
 from optc.artifact.manifest import digest_of
 from optc.artifact.trust.names import BESIDE
-from optc.executable.executable import EngineSpec, KVGroup, LayerKV
+from optc.executable.executable import KVGroup, LayerKV, StepInterface
 from optc.target import Target, parse_target
+from optc.tasks.text_generation import TEXT_GENERATION
 
 WEIGHTS = bytes(range(256)) * 40
 TOKENIZER = '{"model":{"type":"BPE","vocab":{},"merges":[]}}'
@@ -40,8 +42,8 @@ DATA: dict[str, Any] = {
 }
 
 
-def toy_spec() -> EngineSpec:
-    return EngineSpec(
+def toy_spec() -> StepInterface:
+    return StepInterface(
         vocab_size=16,
         max_context=32,
         max_rows=8,
@@ -61,7 +63,7 @@ def toy_engine(name: str = "target", target: Target | None = None) -> EngineEntr
         backend="tvm",
         target=target or parse_target("x86-64-v3"),
         requires={},
-        spec=toy_spec(),
+        interface=toy_spec(),
         data=DATA,
         folder=f"engines/{name}",
         files=("weights.bin", *CODE),
@@ -70,8 +72,8 @@ def toy_engine(name: str = "target", target: Target | None = None) -> EngineEntr
 
 def toy_manifest(files: tuple[FileEntry, ...], *engines: EngineEntry) -> Manifest:
     return Manifest(
-        kind="language-model",
         name="toy",
+        task=TEXT_GENERATION,
         source=Source("toy", "ab" * 32, "llama", {"hidden_size": 8, "eps": 1e-5}),
         recipe={"name": "fp32"},
         pipeline="canonicalize,kv-cache",
@@ -118,7 +120,6 @@ def list_files(artifact: Path) -> None:
         texts = [artifact / name for name in ("manifest.json", "report.json", *BESIDE)]
         paths = [p for p in artifact.rglob("*") if p.is_file() and p not in texts]
         with hashing_threads() as threads:
-            found = [asdict(hashed_file(artifact, path, threads)) for path in sorted(paths)]
-        value["files"] = [{k: v for k, v in f.items() if k != "pieces"} for f in found]
+            value["files"] = to_builtins([hashed_file(artifact, p, threads) for p in sorted(paths)])
 
     forge(artifact, change)

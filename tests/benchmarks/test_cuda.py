@@ -9,12 +9,12 @@ from benchmarks.cuda.steps import fitting, utilization
 from optc import registry
 from optc.bench.profile import Shape
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, KVGroup
+from optc.executable.executable import KVGroup, StepInterface
 from optc.machine import Machine
 from optc.roofline.costs import KernelCost, StepCosts
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
-SPEC = EngineSpec(8, 64, 32, 4, 4, 16, True, (KVGroup(0, (0,)),), ())
+SPEC = StepInterface(8, 64, 32, 4, 4, 16, True, (KVGroup(0, (0,)),), ())
 
 
 def test_without_a_gpu_it_ends_with_status_3_and_the_reason(

@@ -17,7 +17,7 @@ from benchmarks.soak.draws import Job
 from benchmarks.soak.memory import growth_percent, resident
 from benchmarks.soak.traffic import Outcome, Tally, differences
 from optc import registry
-from optc.executable.executable import EngineSpec, Executable, Float32, StepBatch
+from optc.executable.executable import Executable, Float32, StepBatch, StepInterface
 from optc.runtime.params import SamplingParams
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.runtime.support.toy import ToyExecutable, toy_spec
@@ -38,7 +38,7 @@ class Faulty(ToyExecutable):
 
 class FaultyBackend(ToyBackend):
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         return Faulty(spec)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from optc.artifact import GateEntry, Manifest
 from optc.cli.gates_line import gates_line
@@ -17,7 +17,7 @@ NAMES = ("kl_mean", "kl_p99", "top1_agreement", "perplexity_ratio")
 
 def manifest(*gates: GateEntry) -> Manifest:
     free = GateEntry("decode_speedup", None, None)  # has no bound, and so no verdict
-    return dataclasses.replace(toy_manifest(()), gates=(*gates, free))
+    return replace(toy_manifest(()), gates=(*gates, free))
 
 
 def four(passed: bool | None, engine: str = "target", *, lowered: bool = False) -> list[GateEntry]:
@@ -58,7 +58,7 @@ def test_states(gates: list[GateEntry], line: str) -> None:
 
 
 def test_gates_that_were_switched_off() -> None:
-    off = dataclasses.replace(manifest(*four(None)), gated=False)
+    off = replace(manifest(*four(None)), gated=False)
     assert gates_line(off, {}) == "switched off"
 
 

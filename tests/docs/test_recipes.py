@@ -9,8 +9,9 @@ import yaml
 
 from optc import registry
 from optc.executable.executable import KV_TYPES
-from optc.recipe import GATE_NAMES, KEYS, load_recipe
+from optc.recipe import KEYS, load_recipe
 from optc.target import parse_target
+from optc.tasks.text_generation import TEXT_GENERATION
 
 PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
 
@@ -31,7 +32,7 @@ def test_every_key_of_a_recipe_is_described() -> None:
 
 
 def test_every_gate_is_described() -> None:
-    assert tuple(_first_column("| gate | is,")) == GATE_NAMES
+    assert tuple(_first_column("| gate | is,")) == TEXT_GENERATION.gates
 
 
 def test_the_example_is_a_recipe_with_every_key(tmp_path: Path) -> None:

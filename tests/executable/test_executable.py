@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from optc.executable.executable import EngineSpec, KVGroup, LayerKV
+from optc.executable.executable import KVGroup, LayerKV, StepInterface
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_bytes_of_a_token_of_int4() -> None:
 def test_bytes_of_a_token_in_all_layers() -> None:
     layers = (LayerKV(0, 1, 4, 4, "float16"), LayerKV(1, 2, 8, 4, "float32"))
     groups = (KVGroup(0, (0,)), KVGroup(8, (1,)))
-    spec = EngineSpec(16, 64, 8, 4, 4, 16, True, groups, layers)
+    spec = StepInterface(16, 64, 8, 4, 4, 16, True, groups, layers)
     assert spec.kv_bytes_per_token == 16 + 96
     assert spec.kv_bytes_beyond_windows == 16
     assert not spec.tree

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from optc.executable.executable import EngineSpec, KVGroup, LayerKV
+from optc.executable.executable import KVGroup, LayerKV, StepInterface
 from optc.executable.shared_kv import can_share, shared_groups
 from tests.runtime.support.toy import toy_spec
 
@@ -17,14 +18,14 @@ def layer(group: int, dtype: str = "int8") -> LayerKV:
 
 
 #: Layers 0 and 2 see all tokens, 1 and 3 a window.
-TARGET = replace(
+TARGET = structs.replace(
     toy_spec(block_multiple=16),
     groups=(KVGroup(0, (0, 2)), KVGroup(32, (1, 3))),
     layers=(layer(0), layer(1), layer(0), layer(1)),
 )
-WHOLE = replace(TARGET, shared_kv=(0, 1, 2, 3))
+WHOLE = structs.replace(TARGET, shared_kv=(0, 1, 2, 3))
 #: A draft of layers 1 and 3.
-WINDOWED = replace(
+WINDOWED = structs.replace(
     TARGET, groups=(KVGroup(32, (0, 1)),), layers=(layer(0), layer(0)), shared_kv=(1, 3)
 )
 
@@ -34,12 +35,12 @@ WINDOWED = replace(
     [
         (WHOLE, (0, 1)),
         (WINDOWED, (1,)),
-        (replace(WHOLE, block_multiple=4), (0, 1)),
-        (replace(WHOLE, max_context=8, max_rows=2, tree=True), (0, 1)),
+        (structs.replace(WHOLE, block_multiple=4), (0, 1)),
+        (structs.replace(WHOLE, max_context=8, max_rows=2, tree=True), (0, 1)),
     ],
 )
 def test_groups_of_the_target_by_those_of_the_draft(
-    draft: EngineSpec, groups: tuple[int, ...]
+    draft: StepInterface, groups: tuple[int, ...]
 ) -> None:
     assert can_share(draft, TARGET)
     assert shared_groups(draft, TARGET) == groups
@@ -60,12 +61,12 @@ def test_groups_of_the_target_by_those_of_the_draft(
         (WHOLE, {"block_multiple": 32}),
     ],
 )
-def test_what_cannot_be_shared(draft: EngineSpec, change: dict[str, Any]) -> None:
-    other = replace(draft, **change)
+def test_what_cannot_be_shared(draft: StepInterface, change: dict[str, Any]) -> None:
+    other = structs.replace(draft, **change)
     assert not can_share(other, TARGET)
     with pytest.raises(ValueError, match="cannot share"):
         shared_groups(other, TARGET)
 
 
 def test_a_target_with_slots_shares_nothing() -> None:
-    assert not can_share(WHOLE, replace(TARGET, kv_layout="slots"))
+    assert not can_share(WHOLE, structs.replace(TARGET, kv_layout="slots"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 import torch
 import transformers
+from msgspec import to_builtins
 
 from optc.artifact import Artifact, EngineEntry
 from optc.artifact.files import EngineFiles
@@ -110,7 +111,7 @@ def write_giving(
         stated["model"]["merges"] = [["a", "b"]]
         file.write_text(json.dumps(stated))
     list_files(folder)
-    done = [asdict(pass_entry(name)) for name in re.findall(r"[a-z-]+(?:{[^}]*})?", passes)]
+    done = [to_builtins(pass_entry(name)) for name in re.findall(r"[a-z-]+(?:{[^}]*})?", passes)]
     forge(folder, lambda value: value["source"].update(config=dict(config)))
     forge(folder, lambda value: value.update(passes=done))
     return Artifact.open(folder)

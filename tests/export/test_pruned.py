@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import transformers
+from msgspec import structs
 
 from optc import registry
 from optc.artifact import Artifact, EngineEntry, PassEntry
@@ -43,9 +44,9 @@ def artifact_of(
     artifact = write_giving(folder, config, FUSED)
     layers = tuple(LayerKV(0, count, 12, 12, "float32") for count in heads)
     (engine,) = artifact.manifest.engines
-    engine = replace(engine, spec=replace(engine.spec, layers=layers))
+    engine = structs.replace(engine, interface=structs.replace(engine.spec, layers=layers))
     passes = (artifact.manifest.passes[0], done, *artifact.manifest.passes[1:])
-    manifest = replace(artifact.manifest, engines=(engine,), passes=passes)
+    manifest = structs.replace(artifact.manifest, engines=(engine,), passes=passes)
     return replace(artifact, manifest=manifest), engine
 
 

@@ -7,11 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs, to_builtins
 
 from optc import registry
 from optc.artifact import Artifact
@@ -94,12 +95,11 @@ def test_engines(qwen: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_passes(qwen: Made, spec: str, reason: str, tmp_path: Path) -> None:
     passes = (pass_entry("fuse-qkv"), pass_entry(spec))
-    artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, passes=passes))
-    refused(
-        artifact,
-        tmp_path / "m.gguf",
-        f"pass {passes[1].name}: no checkpoint of the .*class: {reason}",
+    artifact = replace(
+        qwen.artifact, manifest=structs.replace(qwen.artifact.manifest, passes=passes)
     )
+    message = f"pass {passes[1].name}: no checkpoint of the .*class: {reason}"
+    refused(artifact, tmp_path / "m.gguf", message)
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,20 @@ def test_configs(
     qwen: Made, change: dict[str, Any], message: str, form: str, tmp_path: Path
 ) -> None:
     source = qwen.artifact.manifest.source
-    source = replace(source, config={**source.config, **change})
-    artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, source=source))
+    source = structs.replace(source, config={**source.config, **change})
+    artifact = replace(
+        qwen.artifact, manifest=structs.replace(qwen.artifact.manifest, source=source)
+    )
     refused(artifact, tmp_path / "m.gguf", message, OptcError, form)
 
 
 def test_settings_that_gguf_has_not(qwen: Made, tmp_path: Path) -> None:
     source = qwen.artifact.manifest.source
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
-    source = replace(source, config={**source.config, "rope_parameters": rope})
-    artifact = replace(qwen.artifact, manifest=replace(qwen.artifact.manifest, source=source))
+    source = structs.replace(source, config={**source.config, "rope_parameters": rope})
+    artifact = replace(
+        qwen.artifact, manifest=structs.replace(qwen.artifact.manifest, source=source)
+    )
     message = "the GGUF files that optc writes cannot say rope = .*--format compressed-tensors"
     refused(artifact, tmp_path / "m.gguf", message)
 
@@ -160,7 +164,7 @@ def test_tokenizers(qwen: Made, form: Any, tmp_path: Path) -> None:
 def test_what_the_manifest_forbids_is_refused_before_a_package_is_loaded(
     qwen: Made, tmp_path: Path
 ) -> None:
-    passes = [asdict(pass_entry("rotate"))]
+    passes = [to_builtins(pass_entry("rotate"))]
     artifact = shutil.copytree(qwen.artifact.path, tmp_path / "artifact")
     forge(artifact, lambda value: value.update(passes=passes))
     code = (

@@ -17,9 +17,9 @@ from optc.gates import measure
 from optc.gates.early_end import GateTests
 from optc.gates.measure import GateReport, compare, evaluate, judge, measure_gates
 from optc.gates.speed import SpeedFigures
-from optc.recipe import GATE_NAMES
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.text import EvalWindows
+from optc.tasks.text_generation import TEXT_GENERATION
 from tests.gates.test_divergence import log_softmax
 from tests.reference.test_blockwise import whole_logits
 from tests.support.dense_models import V, dense_model
@@ -85,7 +85,8 @@ def test_an_exact_engine_passes(windows: EvalWindows) -> None:
     )
     assert report.failed == report.unmeasured == ()
     by_name = {gate.name: gate for gate in report.gates}
-    assert [g.name for g in report.gates if g.passed] == [n for n in GATE_NAMES if BOUNDS.get(n)]
+    passed = [g.name for g in report.gates if g.passed]
+    assert passed == [name for name in TEXT_GENERATION.gates if BOUNDS.get(name)]
     assert {g.passed for g in report.gates} == {True, None}
     assert by_name["kl_mean"].value < 1e-9
     assert by_name["top1_agreement"].value == by_name["top5_agreement"].value == 1

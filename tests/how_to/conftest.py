@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from optc import registry
 from tests.cli.conftest import CHAT_TEMPLATE, imported_tiny, optc, quick_import, stub, tiny_model

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from optc.report.artifact_page import SECTIONS, artifact_page
 from optc.report.numbers import NOTHING
 from optc.report.sections.gates import used_share
+from optc.tasks.text_generation import TEXT_GENERATION
 from tests.artifact.toy import toy_manifest
 from tests.report.pages import read_page
 from tests.report.sample import REPORT, distribution, report, subject
@@ -90,7 +92,6 @@ def test_gates_of_several_engines_are_apart() -> None:
 
 
 def test_gates_that_were_switched_off() -> None:
-    from dataclasses import replace
 
     from optc.report.sections.subject import Subject
 
@@ -169,7 +170,6 @@ KEPT = {"measured_on"}
 
 
 def test_no_text_is_markup() -> None:
-    from dataclasses import replace
 
     from optc.report.measured import read_measured
     from optc.report.sections.subject import Subject
@@ -312,5 +312,5 @@ def test_activations_that_a_pass_chose() -> None:
 def test_what_was_used_of_a_bound(
     name: str, value: float, bound: float | None, passed: bool | None, used: float | None
 ) -> None:
-    found = used_share(name, value, bound, passed)
+    found = used_share(value, bound, passed, TEXT_GENERATION.by_name[name].ideal)
     assert found == (None if used is None else pytest.approx(used))

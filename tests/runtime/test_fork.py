@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.executable.executable import EngineSpec, Int32
+from optc.executable.executable import Int32, StepInterface
 from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_blocks import KVBlocks, blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
@@ -20,7 +20,7 @@ PARAMS = SamplingParams(temperature=1.1, max_tokens=12)
 
 
 def make_core(
-    spec: EngineSpec, *, budget: int = 16, spare: int = 40, prefix_cache: bool = False
+    spec: StepInterface, *, budget: int = 16, spare: int = 40, prefix_cache: bool = False
 ) -> tuple[Core, ToyExecutable]:
     executable = ToyExecutable(spec)
     blocks = tuple(
@@ -46,7 +46,7 @@ def drain(core: Core) -> None:
         core.scheduler.check_integrity()
 
 
-def alone(spec: EngineSpec, prompt: list[int], count: int) -> list[list[int]]:
+def alone(spec: StepInterface, prompt: list[int], count: int) -> list[list[int]]:
     """What each completion gives when it is the only request there is."""
     outputs = []
     for index in range(count):

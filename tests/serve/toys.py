@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import EngineSpec, Float32, StepBatch
+from optc.executable.executable import Float32, StepBatch, StepInterface
 from optc.runtime.engine import Engine
 from optc.runtime.settings import ServeSettings
 from optc.runtime.text.tokenizer import Tokenizer
@@ -28,7 +28,7 @@ SPEC = toy_spec((0, 6), vocab=280, max_context=512, max_sequences=4)
 class WaitingExecutable(ToyExecutable):
     """Each step waits until it may go."""
 
-    def __init__(self, spec: EngineSpec = SPEC) -> None:
+    def __init__(self, spec: StepInterface = SPEC) -> None:
         super().__init__(spec)
         self.steps = threading.Semaphore(0)
 
@@ -44,7 +44,7 @@ class WaitingExecutable(ToyExecutable):
 class FailingExecutable(ToyExecutable):
     """Fails in a step."""
 
-    def __init__(self, after: int, spec: EngineSpec = SPEC) -> None:
+    def __init__(self, after: int, spec: StepInterface = SPEC) -> None:
         super().__init__(spec)
         self.left = after
 
@@ -77,7 +77,7 @@ class SayingExecutable(ToyExecutable):
         prompt: Tokens of the prompt.
     """
 
-    def __init__(self, tokens: Sequence[int], prompt: int, spec: EngineSpec = SPEC) -> None:
+    def __init__(self, tokens: Sequence[int], prompt: int, spec: StepInterface = SPEC) -> None:
         super().__init__(spec)
         self.tokens = [*tokens, 1]
         self.prompt = prompt

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from optc.bench.slo import Slo
 from optc.bench.summary import summarize
@@ -61,7 +62,7 @@ def test_sequences_wait_for_their_turn() -> None:
 
 def test_engines_that_sample_can_be_simulated() -> None:
     times, jobs = step_times(step=1.0), [job(0.0, 5, 4)]
-    runs = [simulate(replace(SPEC, samples=s), times, jobs, EASY) for s in (False, True)]
+    runs = [simulate(structs.replace(SPEC, samples=s), times, jobs, EASY) for s in (False, True)]
     assert runs[0].requests[0].metrics == runs[1].requests[0].metrics
 
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from optc.executable.executable import KVGroup, LayerKV
 from optc.simulate.measure import fit, measure_step_times
@@ -112,9 +113,8 @@ def test_every_measured_step_keeps_to_the_engine_limits(spec) -> None:
 def test_long_contexts_of_many_sequences_stay_within_the_memory() -> None:
     heavy = toy_spec(max_context=4096, max_rows=64, max_sequences=64)
     layer = LayerKV(0, 8, 1024, 1024, "float32")  # 64 KiB a token
-    heavy = type(heavy)(
-        **{**vars(heavy), "layers": (layer,) * 16, "groups": (KVGroup(0, tuple(range(16))),)}
-    )
+    groups = (KVGroup(0, tuple(range(16))),)
+    heavy = structs.replace(heavy, layers=(layer,) * 16, groups=groups)
     seen: list[tuple[Rows, ...]] = []
 
     def remember(shapes: list[tuple[Rows, ...]]) -> list[float]:

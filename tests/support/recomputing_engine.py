@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.executable.executable import EngineSpec, KVGroup, LayerKV, StepBatch
+from optc.executable.executable import KVGroup, LayerKV, StepBatch, StepInterface
 from tests.support.dense_models import HEAD, HKV, V
 
 
@@ -22,7 +22,7 @@ class RecomputingEngine:
         self.steps: list[int] = []
         self.pools: list[np.ndarray] = []
         sizes = {"max_context": 64, "max_rows": 16, "max_sequences": 4, "max_logit_rows": 5}
-        self.spec = EngineSpec(
+        self.spec = StepInterface(
             vocab_size=V,
             block_multiple=8,
             batch_invariant=True,

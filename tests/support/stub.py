@@ -11,7 +11,7 @@ import onnx_ir as ir
 from optc.artifact import EngineEntry
 from optc.artifact.files import EngineFiles
 from optc.backend import NATIVE, BuildOptions, EngineBuild, Support
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import Executable, StepInterface
 from optc.machine import Machine
 from optc.target import Target
 from tests.runtime.support.texts import byte_level
@@ -75,7 +75,7 @@ class StubBackend:
         )
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         assert (folder / "engine.bin").read_bytes() == b"engine"
         return ToyExecutable(spec)
@@ -91,7 +91,7 @@ class AheadOfTime(StubBackend):
         return ""
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         return ToyExecutable(spec)
 
@@ -110,7 +110,7 @@ class AheadOfTime(StubBackend):
 class Runner(StubBackend):
     """Runs lowered models as well."""
 
-    def open_lowered(self, model: Path, spec: EngineSpec, threads: int) -> Executable:
+    def open_lowered(self, model: Path, spec: StepInterface, threads: int) -> Executable:
         assert model.read_bytes() == b"lowered"
         return ToyExecutable(spec)
 

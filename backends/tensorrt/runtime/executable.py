@@ -14,7 +14,7 @@ from optc.backends.tensorrt.runtime.slots import Slots
 from optc.cuda_device import Device
 from optc.errors import InputError
 from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import EngineSpec, Float32, Int32, StepBatch
+from optc.executable.executable import Float32, Int32, StepBatch, StepInterface
 
 
 class SlotExecutable:
@@ -30,7 +30,7 @@ class SlotExecutable:
 
     def __init__(
         self,
-        spec: EngineSpec,
+        spec: StepInterface,
         device: Device,
         runners: Sequence[ProfileRunner],
         limits: Sequence[Limits],

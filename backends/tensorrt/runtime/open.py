@@ -11,10 +11,10 @@ from optc.backends.tensorrt.runtime.engine import ProfileRunner, contexts_of, us
 from optc.backends.tensorrt.runtime.executable import SlotExecutable
 from optc.cuda_device import CudaDevice, Device
 from optc.errors import ArtifactError, UnavailableError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 
 
-def open_executable(path: Path, spec: EngineSpec, data: EngineData) -> SlotExecutable:
+def open_executable(path: Path, spec: StepInterface, data: EngineData) -> SlotExecutable:
     """The engine in ``path``, ready to run.
 
     Raises:
@@ -34,7 +34,7 @@ def open_executable(path: Path, spec: EngineSpec, data: EngineData) -> SlotExecu
 
 
 def build_executable(
-    provider: Provider, engine: Any, device: Device, spec: EngineSpec, data: EngineData
+    provider: Provider, engine: Any, device: Device, spec: StepInterface, data: EngineData
 ) -> SlotExecutable:
     """The runners of a loaded engine's profiles."""
     limits = list(data.profiles)

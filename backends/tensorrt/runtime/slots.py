@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.cuda_device import Device
-from optc.executable.executable import KV_TYPES, EngineSpec, Int32
+from optc.executable.executable import KV_TYPES, Int32, StepInterface
 from optc.executable.token_runs import token_runs
 
 
@@ -48,7 +48,7 @@ class Slots:
         length: Tokens that a slot has room for.
     """
 
-    def __init__(self, device: Device, spec: EngineSpec, count: int, length: int) -> None:
+    def __init__(self, device: Device, spec: StepInterface, count: int, length: int) -> None:
         self._device = device
         self.count, self.length = count, length
         self.pools: list[Pool] = []

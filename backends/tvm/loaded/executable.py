@@ -20,7 +20,7 @@ from optc.backends.tvm.replay.replay import Replays
 from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import InputError
 from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import EngineSpec, Executable, Float32, Int32, StepBatch
+from optc.executable.executable import Executable, Float32, Int32, StepBatch, StepInterface
 from optc.executable.sampling import SampleBatch, SampleResult
 
 
@@ -41,7 +41,7 @@ class TvmExecutable:
         self,
         ffi: ModuleType,
         functions: dict[str, Callable[..., Any]],
-        spec: EngineSpec,
+        spec: StepInterface,
         weights: WeightFiles,
         weight_names: list[str],
         replays: Replays,

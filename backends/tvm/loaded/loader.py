@@ -16,7 +16,7 @@ from optc.backends.tvm.replay.replay import REPLAY, Replays
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
 from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import ArtifactError, UnavailableError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.target import Target, host_features
 
 #: Device type CPU, device 0 and an allocator: TVM's pool, and for results the C library's
@@ -25,7 +25,7 @@ CPU_DEVICES = (1, 0, 2, 1, 0, 1)
 
 
 def load_engine(
-    folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
 ) -> TvmExecutable:
     """Load the engine in ``folder`` that `optc.backends.tvm.compiling.build.build_engine` wrote.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 
 #: Steps after which memory goes back that none of them needed. Taking 8 MB anew is a millisecond.
 WINDOW = 256
@@ -26,7 +26,7 @@ class LogitsMemory:
         wrap: Makes a tensor of an array.
     """
 
-    def __init__(self, spec: EngineSpec, wrap: Callable[[Any], Any]) -> None:
+    def __init__(self, spec: StepInterface, wrap: Callable[[Any], Any]) -> None:
         self._wrap = wrap
         self._row_bytes = 4 * spec.vocab_size
         size = spec.max_logit_rows * self._row_bytes

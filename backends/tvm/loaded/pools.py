@@ -13,13 +13,13 @@ from optc.backends.tvm.loaded.huge_pages import anonymous
 from optc.backends.tvm.loaded.input_memory import aligned
 from optc.backends.tvm.loaded.tree_paths import SCRATCH_BLOCKS
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Int32
+from optc.executable.executable import Int32, StepInterface
 
 
 class KVPools:
     """K and V of every layer, in anonymous pages that the system hands out on first write."""
 
-    def __init__(self, spec: EngineSpec, wrap: Callable[[npt.NDArray[Any]], Any]) -> None:
+    def __init__(self, spec: StepInterface, wrap: Callable[[npt.NDArray[Any]], Any]) -> None:
         self._spec = spec
         self._wrap = wrap
         self._slots: tuple[int, ...] = ()

@@ -12,7 +12,7 @@ import numpy as np
 from optc.backends.tvm.loaded.input_memory import HostInputs, InputMemory
 from optc.backends.tvm.loaded.tree_paths import Paths, cut, no_copies
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Int32, StepBatch
+from optc.executable.executable import Int32, StepBatch, StepInterface
 from optc.executable.step_limits import check_limits
 
 #: Shapes of steps whose views are kept; decoding meets few of them again and again.
@@ -55,7 +55,7 @@ class Staging:
     """
 
     def __init__(
-        self, spec: EngineSpec, open_memory: Callable[[Mapping[str, int]], InputMemory]
+        self, spec: StepInterface, open_memory: Callable[[Mapping[str, int]], InputMemory]
     ) -> None:
         self._spec = spec
         groups = len(spec.groups)
@@ -80,7 +80,7 @@ class Staging:
         self._views: dict[Shape, StepInputs] = {}
 
     @classmethod
-    def on_host(cls, spec: EngineSpec, wrap: Callable[[Int32], Any]) -> Staging:
+    def on_host(cls, spec: StepInterface, wrap: Callable[[Int32], Any]) -> Staging:
         """Buffers that the engine reads itself; ``wrap`` makes tensors of them."""
         return cls(spec, partial(HostInputs, wrap))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 
 import onnx_ir as ir
+from msgspec.structs import replace
 
 from optc.backend import BuildOptions
 from optc.backends.tvm.isa import isa_of
@@ -27,7 +28,7 @@ from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.backends.tvm.weights.sparse_weights import SparseWeights
 from optc.backends.tvm.weights.weights_file import PackedWeight
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, KVGroup, LayerKV
+from optc.executable.executable import KVGroup, LayerKV, StepInterface
 from optc.forms.decoder import FEATURES
 from optc.forms.kv_pools import KVPools
 from optc.forms.ragged import HIDDEN, MEDUSA_LOGITS, TREE_PARENT, RaggedStep
@@ -65,7 +66,7 @@ class Lowered:
 
     program: Program
     weights: tuple[PackedWeight, ...]
-    spec: EngineSpec
+    spec: StepInterface
     sparse: SparseWeights
 
 
@@ -212,8 +213,8 @@ def _copy_function(group: int, entry: KVGroup, layers: Sequence[LayerKV]) -> Fun
     return Function(f"copy_kv_{group}", (*slots, *pools), tuple(calls), slots[0].name)
 
 
-def _spec(kv: KVPools, vocab_size: int, options: BuildOptions) -> EngineSpec:
-    return EngineSpec(
+def _spec(kv: KVPools, vocab_size: int, options: BuildOptions) -> StepInterface:
+    return StepInterface(
         vocab_size=vocab_size,
         max_context=options.max_context,
         max_rows=options.max_rows,

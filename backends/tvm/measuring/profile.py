@@ -22,7 +22,7 @@ from optc.backends.tvm.loaded.loader import CPU_DEVICES, kernel_library, load_en
 from optc.backends.tvm.measuring.ceilings import NOTHING, NOTHING_OPERANDS
 from optc.backends.tvm.replay.recording import Recorder
 from optc.backends.tvm.runtime_libs import import_ffi
-from optc.executable.executable import EngineSpec, StepBatch
+from optc.executable.executable import StepBatch, StepInterface
 from optc.roofline.measurable import KernelTime, StepTimes
 
 #: Calls of the empty kernel of which the fastest counts.
@@ -86,7 +86,7 @@ class TvmProfiler:
 
 
 def open_profiler(
-    folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+    folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
 ) -> TvmProfiler:
     """Load the engine in ``folder`` for profiling.
 

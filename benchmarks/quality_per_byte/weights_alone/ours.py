@@ -25,7 +25,8 @@ from optc.options import CompileOptions
 from optc.options.option import with_changes
 from optc.passes.quantize.affine import dequantize_rows
 from optc.progress import no_progress
-from optc.recipe import GATE_NAMES, load_recipe
+from optc.recipe import load_recipe
+from optc.tasks.text_generation import TEXT_GENERATION
 
 Array = np.ndarray[Any, Any]
 _FIGURES = ("kl_mean", "kl_p99", "top1_agreement", "perplexity", "perplexity_ratio")
@@ -126,7 +127,7 @@ def _engine(model: Path, recipe: str, text: Path, calibration: Path, size: Size)
             recipe=recipe,
             output=Path(folder) / "artifact",
             eval_text=text,
-            gate=[f"{name}=none" for name in GATE_NAMES],
+            gate=[f"{name}=none" for name in TEXT_GENERATION.gates],
             **_calibration(recipe, calibration),
         )
         report = json.loads((artifact.path / "report.json").read_text())

@@ -62,12 +62,13 @@ def provenance(manifest: Manifest, report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _engine(engine: EngineEntry) -> dict[str, Any]:
+    limits = {} if engine.step is None else {"maxContext": engine.step.max_context}
     return {
         "name": engine.name,
         "role": engine.role,
         "backend": engine.backend,
         "target": engine.target.name,
-        "maxContext": engine.spec.max_context,
+        **limits,
     }
 
 

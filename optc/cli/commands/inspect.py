@@ -78,6 +78,7 @@ def _identity(artifact: Artifact, report: Mapping[str, Any]) -> Table:
     rows.show_header = False
     facts: dict[str, Any] = {
         "model": f"{manifest.name} ({source.family})",
+        "task": manifest.task.name,
         "recipe": manifest.recipe.get("name", ""),
         "pipeline": manifest.pipeline,
         "files": f"{len(manifest.files)}, {byte_text(size)}",
@@ -100,23 +101,24 @@ def _reasons(manifest: Manifest) -> dict[str, str]:
     """Why each engine cannot be loaded here, by name; empty where it can."""
     from optc.artifact.choose import reason_against
     from optc.machine import this_machine
+    from optc.tasks import shown
 
-    here = this_machine()
-    return {engine.name: reason_against(engine, here) for engine in manifest.engines}
+    here, unknown = this_machine(), shown.reason_against(manifest.task)
+    return {one.name: unknown or reason_against(one, here) for one in manifest.engines}
 
 
 def _engines(manifest: Manifest, reasons: dict[str, str]) -> Table:
     columns = ("name", "role", "backend", "target", "context", "KV a token", "loads here")
     rows = table("engines", *columns)
     for engine in manifest.engines:
-        reason = reasons[engine.name]
+        reason, step = reasons[engine.name], engine.step
         rows.add_row(
             engine.name,
             engine.role,
             engine.backend,
             engine.target.name,
-            str(engine.spec.max_context),
-            kv_text(engine.spec.kv_bytes_beyond_windows, engine.spec.kv_bytes_per_token),
+            "" if step is None else str(step.max_context),
+            "" if step is None else kv_text(step.kv_bytes_beyond_windows, step.kv_bytes_per_token),
             f"no: {reason}" if reason else "yes",
         )
     return rows

@@ -22,13 +22,12 @@ from optc.driver.compiling.tensor_kinds import tensor_kinds
 from optc.driver.judging.judge import Judgement
 from optc.pipeline.phase import Effect
 from optc.pipeline.record import PassRecord
+from optc.tasks.text_generation import TEXT_GENERATION
 
 if TYPE_CHECKING:
     from optc.driver.compiling.lowering import Lowered
     from optc.driver.drafts.draft import Draft
     from optc.importer import ImportedModel
-
-KIND = "language-model"
 
 
 def assemble_manifest(
@@ -42,8 +41,8 @@ def assemble_manifest(
 ) -> Manifest:
     """The manifest: what identifies the artifact, nothing that was measured in time."""
     return Manifest(
-        kind=KIND,
         name=imported.name,
+        task=TEXT_GENERATION,
         source=Source(imported.name, imported.source_digest, imported.family, imported.config),
         recipe=options.recipe.to_json(),
         pipeline=lowered.spec,

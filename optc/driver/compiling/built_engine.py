@@ -90,7 +90,7 @@ class EngineBuilder:
             backend=request.backend.name,
             target=request.target,
             requires=build.requires,
-            spec=build.spec,
+            interface=build.spec,
             data=build.backend_data,
             folder=folder,
             files=build.files,

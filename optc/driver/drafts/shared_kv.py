@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from optc.driver.compiling.built_engine import BuiltEngine
 from optc.executable.shared_kv import can_share
 from optc.pipeline.phase import Effect
@@ -30,8 +32,9 @@ def sharing(drafts: Sequence[BuiltEngine], targets: Sequence[BuiltEngine]) -> li
 
 def _shared(draft: BuiltEngine, target: BuiltEngine) -> BuiltEngine:
     spec = draft.entry.spec
-    spec = replace(spec, shared_kv=tuple(range(len(spec.layers))))
+    spec = structs.replace(spec, shared_kv=tuple(range(len(spec.layers))))
     if not can_share(spec, target.entry.spec):
         return draft
-    entry, build = replace(draft.entry, spec=spec), replace(draft.build, spec=spec)
+    entry = structs.replace(draft.entry, interface=spec)
+    build = replace(draft.build, spec=spec)
     return replace(draft, entry=entry, build=build)

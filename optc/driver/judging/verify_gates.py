@@ -91,10 +91,12 @@ def verify_gates(
 
     Raises:
         InputError: The reference is not what was compiled, or the text is unusable.
-        UnavailableError: An engine cannot be loaded, although the machine fits.
+        UnavailableError: An engine cannot be loaded, although the machine fits, or this optc does
+            not know the artifact's task.
     """
     from optc.driver.judging.engine_gates import EngineGates, GateContext, unmeasured
 
+    artifact.check_task()
     manifest, bounds = artifact.manifest, bounds_of(artifact.manifest)
     engines = without_verdict(manifest)
     reasons = {engine.name: reason_against(engine, this_machine()) for engine in engines}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from optc import registry
 from optc.driver.ladder.options import LadderOptions
 from optc.driver.ladder.predict import Predictions
 from optc.driver.ladder.rungs import Rung
 from optc.driver.ladder.search import Search, Trial
 from optc.errors import GateError
-from optc.gates.measure import UPPER_BOUNDED
 
 
 def ladder_json(
@@ -108,5 +108,5 @@ def looser(gate: str, value: float) -> str:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
     steps = value / unit
-    rounded = math.ceil(steps) if gate in UPPER_BOUNDED else math.floor(steps)
+    rounded = math.ceil(steps) if registry.measures()[gate].upper else math.floor(steps)
     return f"{rounded * unit:.6g}"

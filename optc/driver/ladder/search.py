@@ -12,8 +12,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from optc.driver.ladder.losses import SCALE, SPEED, losses_of
+from optc import registry
+from optc.driver.ladder.losses import SCALE, losses_of
 from optc.driver.ladder.rungs import Rung
+from optc.tasks.task import SPEED
 
 #: A recipe is clearly less exact than another if it promises losses this many times as large.
 CLEARLY = 1.2
@@ -158,7 +160,8 @@ class Search:
         """
         for other in self.rungs:
             trial = self.trials.get(other.recipe)
-            gates = () if trial is None else (g for g in trial.failed if g not in SPEED)
+            failed = () if trial is None else trial.failed
+            gates = [g for g in failed if registry.measures()[g].source != SPEED]
             if any(_less_exact(rung, other, gate) for gate in gates):
                 return f"promises less than {other.recipe}, which fell"
         excess = self.excess(rung)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
+from msgspec import structs
 
 from optc.artifact import TokenizerEntry
 from optc.conversations.chat import Chat
@@ -188,7 +189,7 @@ def _check_round_trip(
 def _renumbered(entry: TokenizerEntry, kept: Sequence[int]) -> TokenizerEntry:
     """The entry with new ids of the tokens that begin and end texts, and the list of ids."""
     new = {old: place for place, old in enumerate(kept)}
-    return replace(
+    return structs.replace(
         entry,
         files=(*entry.files, KEPT_FILE),
         bos_token_id=None if entry.bos_token_id is None else new[entry.bos_token_id],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from optc.artifact.jsonio import MAX_INT, Fields
+from optc.artifact.jsonio import Fields
+from optc.foreign.typed_json import MAX_INT
 from optc.judging.differences.subject import Subject
 from optc.judging.verdicts import Figures, side_by_side
 
@@ -56,7 +57,8 @@ def _sizes(subject: Subject) -> Iterator[tuple[str, str, float | None]]:
         for engine in manifest.engines:
             own = (sizes.get(f"{engine.folder}/{name}", 0) for name in engine.files)
             yield "engine_bytes", engine.name, sum(own)
-            yield "kv_bytes_per_token", engine.name, engine.spec.kv_bytes_per_token
+            if engine.step is not None:
+                yield "kv_bytes_per_token", engine.name, engine.step.kv_bytes_per_token
     elif "storage" in report.values:
         yield "bytes", "", report.child("storage").count("bytes", 0, MAX_INT)
     for built in report.children("engines") if "engines" in report.values else ():

@@ -9,31 +9,8 @@ from optc.report.components import Column, Section, numbers, paragraph, table
 from optc.report.markup import Element, Node, element
 from optc.report.numbers import number, percent
 from optc.report.sections.subject import Subject
+from optc.tasks.task import Measure
 
-#: What a gate measures; one of another release is shown by its name alone.
-_MEANINGS = {
-    "kl_mean": "mean KL divergence from the float32 model, nats a token",
-    "kl_p99": "KL divergence that one token in a hundred exceeds, nats",
-    "kl_max": "largest KL divergence of a token, nats",
-    "top1_agreement": "tokens with the same likeliest next token",
-    "top5_agreement": "tokens whose likeliest next token is among the engine's five",
-    "perplexity": "perplexity of the text",
-    "perplexity_ratio": "perplexity over that of the float32 model",
-    "common_continuation": "greedy tokens until the first that differs from float32, mean",
-    "copy_nll_added": "what a copied text costs more than with the float32 model, nats a token",
-    "answer_kl_mean": "mean KL divergence in answers of conversations, nats a token",
-    "answer_kl_p99": "KL divergence that one token of an answer in a hundred exceeds, nats",
-    "answer_top1_agreement": "tokens of answers with the same likeliest next token",
-    "decision_flips": "decisions otherwise than float32's, which has a margin above 0.1 nats",
-    "margin_factor": "share of float32's margin that 19 of 20 decisions keep",
-    "prefill_speedup": "prefill, times the speed of float32 in ONNX Runtime",
-    "decode_speedup": "decode, times the speed of float32 in ONNX Runtime",
-}
-#: Gates whose value is one where nothing is lost.
-_IDEAL_OF_ONE = {
-    *("top1_agreement", "top5_agreement", "perplexity_ratio"),
-    *("answer_top1_agreement", "margin_factor"),
-}
 _VERDICTS = {True: "passed", False: "failed", None: "open"}
 
 
@@ -45,7 +22,7 @@ def gates(subject: Subject) -> Section:
     for engine in engines:
         own = [gate for gate in found if (gate.get("engine") or "target") == engine]
         caption = f"Engine {engine}" if len(engines) > 1 else ""
-        body.append(_table(own, caption))
+        body.append(_table(own, subject.manifest.task.by_name, caption))
     return Section("gates", "Gates", tuple(body))
 
 
@@ -66,19 +43,24 @@ def _summary(subject: Subject, found: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _table(found: Sequence[Mapping[str, Any]], caption: str) -> Element:
+def _table(
+    found: Sequence[Mapping[str, Any]], measures: Mapping[str, Measure], caption: str
+) -> Element:
     columns = [Column("gate"), *numbers("value", "bound"), Column("used"), Column("verdict")]
-    return table([*columns, Column("remark")], map(_row, found), caption)
+    rows = [_row(gate, measures.get(gate["name"])) for gate in found]
+    return table([*columns, Column("remark")], rows, caption)
 
 
-def _row(gate: Mapping[str, Any]) -> list[Node | None]:
+def _row(gate: Mapping[str, Any], measure: Measure | None) -> list[Node | None]:
+    """A gate, by its name alone where the task has no such measure."""
     name, value, bound, passed = (gate[key] for key in ("name", "value", "bound", "passed"))
-    meaning, digits = _MEANINGS.get(name), 5 if name in _IDEAL_OF_ONE else 3
+    meaning, ideal = (None, None) if measure is None else (measure.meaning, measure.ideal)
+    digits = 5 if ideal == 1 else 3
     shown = [
         element("code", name),
         *([element("br"), element("small", meaning)] if meaning else []),
     ]
-    used = used_share(name, value, bound, passed)
+    used = used_share(value, bound, passed, ideal)
     lowered = "on the lowered ONNX" if gate["measured_on"] == "lowered-onnx" else ""
     remark = ": ".join(filter(None, (lowered, gate.get("reason") or "")))
     return [
@@ -92,17 +74,17 @@ def _row(gate: Mapping[str, Any]) -> list[Node | None]:
 
 
 def used_share(
-    name: str, value: float | None, bound: float | None, passed: bool | None
+    value: float | None, bound: float | None, passed: bool | None, ideal: int | None
 ) -> float | None:
     """How much of what a bound allows was used: 1 at the bound, 0 where nothing was lost.
 
-    Of gates whose best value is one it is the distance from one over the bound's; of other upper
-    bounds the value over the bound, of lower ones the other way round. Which a bound is follows
-    from the verdict.
+    Of gates whose ``ideal`` value is one it is the distance from one over the bound's; of other
+    upper bounds the value over the bound, of lower ones the other way round. Which a bound is
+    follows from the verdict.
     """
     if value is None or bound is None or passed is None or value <= 0 or bound <= 0:
         return None
-    if name in _IDEAL_OF_ONE and bound != 1:
+    if ideal == 1 and bound != 1:
         return max((value - 1) / (bound - 1), 0.0)
     upper = (value <= bound) == passed
     return value / bound if upper else bound / value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from optc.executable.executable import StepInterface
 from optc.report.components import Column, Section, numbers, paragraph, table
 from optc.report.markup import Node, element
 from optc.report.sections.subject import Subject
@@ -18,19 +19,22 @@ def engines(subject: Subject) -> Section:
         Column("KV type"),
     ]
     rows = [
-        (
-            engine.name,
-            engine.role,
-            engine.backend,
-            engine.target.name,
-            f"{engine.spec.max_context:,}",
-            f"{engine.spec.max_sequences:,}",
-            kv_text(engine.spec.kv_bytes_beyond_windows, engine.spec.kv_bytes_per_token),
-            ", ".join(dict.fromkeys(layer.dtype for layer in engine.spec.layers)),
-        )
+        (engine.name, engine.role, engine.backend, engine.target.name, *_limits(engine.step))
         for engine in subject.manifest.engines
     ]
     return Section("engines", "Engines", (table(columns, rows),))
+
+
+def _limits(step: StepInterface | None) -> tuple[str, str, str, str]:
+    """The last four columns; empty for an engine that takes tensors."""
+    if step is None:
+        return "", "", "", ""
+    return (
+        f"{step.max_context:,}",
+        f"{step.max_sequences:,}",
+        kv_text(step.kv_bytes_beyond_windows, step.kv_bytes_per_token),
+        ", ".join(dict.fromkeys(layer.dtype for layer in step.layers)),
+    )
 
 
 def warnings(subject: Subject) -> Section | None:

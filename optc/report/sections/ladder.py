@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc.artifact.jsonio import MAX_INT, Fields
+from optc.artifact.jsonio import Fields
+from optc.foreign.typed_json import MAX_INT
 from optc.report.components import Column, Section, numbers, paragraph, table
 from optc.report.markup import Node, element
 from optc.report.numbers import NOTHING, number, seconds

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optc.artifact.jsonio import MAX_INT, Fields
+from optc.artifact.jsonio import Fields
+from optc.foreign.typed_json import MAX_INT
 from optc.report.charts.bars import Bar, bars
 from optc.report.components import Column, Section, figure, numbers, paragraph, table
 from optc.report.markup import Element, Node, element

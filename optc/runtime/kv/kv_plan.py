@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.system.available import available_memory
 
@@ -38,7 +38,7 @@ class KVPlan:
 
 
 def plan_kv(
-    spec: EngineSpec, budget_bytes: int | None, token_budget: int, block_size: int | None = None
+    spec: StepInterface, budget_bytes: int | None, token_budget: int, block_size: int | None = None
 ) -> KVPlan:
     """Divide a budget over the groups as the requests that are served at once use them.
 
@@ -86,7 +86,7 @@ class _Shares:
         size: Tokens a block.
     """
 
-    spec: EngineSpec
+    spec: StepInterface
     rows: int
     size: int
 
@@ -178,7 +178,7 @@ class _Shares:
         return tuple(some + int(share * more) for some, more in zip(blocks, left, strict=True))
 
 
-def _plan_slots(spec: EngineSpec, budget_bytes: int | None, slot_tokens: int | None) -> KVPlan:
+def _plan_slots(spec: StepInterface, budget_bytes: int | None, slot_tokens: int | None) -> KVPlan:
     """A slot for each of as many sequences as the budget holds; where it holds not even one of
     full length, one shorter slot."""
     size = spec.max_context if slot_tokens is None else _block_size(spec, slot_tokens)
@@ -204,8 +204,8 @@ def _plan_slots(spec: EngineSpec, budget_bytes: int | None, slot_tokens: int | N
 
 
 def plan_with_draft(
-    spec: EngineSpec,
-    draft: EngineSpec,
+    spec: StepInterface,
+    draft: StepInterface,
     budget_bytes: int | None,
     token_budget: int,
     block_size: int | None = None,
@@ -248,7 +248,7 @@ def _longest(limit: int, size: int, cost: Callable[[int], int], budget: int) -> 
     return low * size
 
 
-def _block_size(spec: EngineSpec, wanted: int | None) -> int:
+def _block_size(spec: StepInterface, wanted: int | None) -> int:
     multiple = spec.block_multiple
     if wanted is None:
         return multiple * max(1, _BLOCK_TOKENS // multiple)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Executable, SharingExecutable
+from optc.executable.executable import Executable, SharingExecutable, StepInterface
 from optc.executable.shared_kv import can_share
 from optc.runtime.kv.kv_plan import KVPlan, plan_kv, plan_with_draft
 from optc.runtime.loop.core import Core
@@ -39,7 +39,7 @@ class CoreFactory:
     settings: ServeSettings = field(default_factory=ServeSettings)
     drafting: Drafting = field(default_factory=Drafting)
     eos_token_ids: Sequence[int] = ()
-    spec: EngineSpec = field(init=False)
+    spec: StepInterface = field(init=False)
     plan: KVPlan = field(init=False)
 
     def __call__(self) -> Core:
@@ -118,7 +118,7 @@ class CoreFactory:
         return 0.0 if self.drafting.count else LEAST_CHANCE
 
 
-def check_same_vocabulary(spec: EngineSpec, draft: EngineSpec) -> None:
+def check_same_vocabulary(spec: StepInterface, draft: StepInterface) -> None:
     """Check that token ids mean the same to a target and its draft, as far as specs tell.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.requests.request import Request
 from optc.runtime.sampling.sampler import Mask
 from optc.runtime.structured.constraint import Constraint
@@ -29,7 +29,7 @@ class Constrained(NamedTuple):
     parents: Sequence[int] | None
 
 
-def fill_masks(requests: Sequence[Constrained], rows: int, spec: EngineSpec) -> Mask | None:
+def fill_masks(requests: Sequence[Constrained], rows: int, spec: StepInterface) -> Mask | None:
     """Masks [rows, ceil(V / 32)] of a step's rows of logits; None if no request has a constraint.
 
     Rows of other requests allow everything. One row after the other: for eight rows of any

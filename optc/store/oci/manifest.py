@@ -10,11 +10,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from optc.artifact import Artifact
-from optc.artifact.jsonio import MAX_INT, Fields, canonical_json
+from optc.artifact.jsonio import Fields, canonical_json
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME
 from optc.artifact.trust.names import BESIDE
 from optc.errors import ArtifactError
 from optc.foreign.file import read_file
+from optc.foreign.typed_json import MAX_INT
 from optc.safe_json import JSONError, parse_json
 
 MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"

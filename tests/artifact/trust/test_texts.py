@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from optc.artifact import Artifact, ArtifactWriter, Source
 from optc.artifact.trust.provenance import provenance

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from optc.artifact.files import ArtifactFiles
 from optc.artifact.manifest import FileEntry

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import onnx
 import pytest
+from msgspec.structs import replace
 
 from optc.backends.onnxruntime import BACKEND, loader, packages, providers
 from optc.backends.onnxruntime.engine_data import SPEC_METADATA

@@ -13,7 +13,7 @@ from optc.backends.onnxruntime.memory import DeviceMemory, HostMemory
 from optc.backends.onnxruntime.pages import PagedExecutable
 from optc.backends.onnxruntime.slots import MakeMemory, Slots
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Int32, KVGroup, LayerKV
+from optc.executable.executable import Int32, KVGroup, LayerKV, StepInterface
 from tests.backends.onnxruntime.counting_device import CountingDevice
 
 #: Two layers; the second has other widths, which pages do not.
@@ -29,7 +29,7 @@ class Kv:
 
     def __init__(self, layout: str, make: MakeMemory, count: int) -> None:
         layers = LAYERS[layout]
-        spec = EngineSpec(
+        spec = StepInterface(
             8, 64, 8, 8, 8, BLOCK, False, (KVGroup(0, (0, 1)),), layers, kv_layout=layout
         )
         rng = np.random.default_rng(0)

@@ -3,12 +3,12 @@ oracle of the operator. The CUDA provider is not started here."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from msgspec.structs import replace
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from optc.backends.onnxruntime import BACKEND

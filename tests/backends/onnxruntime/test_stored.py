@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 import pytest
+from msgspec.structs import replace
 
 from optc.artifact.files import ArtifactFiles, EngineFiles
 from optc.artifact.manifest import FileEntry

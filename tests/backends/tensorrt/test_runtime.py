@@ -17,7 +17,7 @@ from optc.backends.tensorrt.runtime.engine import ProfileRunner
 from optc.backends.tensorrt.runtime.executable import SlotExecutable
 from optc.backends.tensorrt.runtime.open import check_tensors
 from optc.errors import ArtifactError, InputError
-from optc.executable.executable import EngineSpec, KVGroup, LayerKV
+from optc.executable.executable import KVGroup, LayerKV, StepInterface
 from tests.backends.tensorrt.fake_gpu import FakeContext, FakeDevice, fake_contexts
 from tests.backends.tensorrt.lowered import Array
 from tests.backends.tensorrt.test_plan import LIMITS, step
@@ -44,7 +44,7 @@ class Gpu:
         self.device = FakeDevice()
         self.contexts = fake_contexts(save(model, folder), self.device, aliases, len(limits))
         kv = LayerKV(0, SHAPE.kv_heads, SHAPE.head_dim, SHAPE.head_dim, "float16")
-        self.spec = EngineSpec(
+        self.spec = StepInterface(
             vocab_size=SHAPE.vocab,
             max_context=CONTEXT,
             max_rows=64,

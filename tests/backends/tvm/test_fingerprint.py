@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm.engine_data import read_data
@@ -26,7 +27,7 @@ def test_it_is_of_spec_weights_and_arguments() -> None:
     assert len(mine) == WORDS
     assert mine == fingerprint(toy_spec(), list(WEIGHTS))
     others = [
-        fingerprint(replace(toy_spec(), vocab_size=17), WEIGHTS),
+        fingerprint(structs.replace(toy_spec(), vocab_size=17), WEIGHTS),
         fingerprint(toy_spec(), WEIGHTS[::-1]),
         fingerprint(toy_spec(), WEIGHTS[:1]),
         fingerprint(toy_spec(), [replace(WEIGHTS[0], shape=(2, 4)), WEIGHTS[1]]),
@@ -44,7 +45,10 @@ def test_another_spec_is_refused(engines: Callable[[str], Engine], change: dict[
     engine = engines("fp32")
     with pytest.raises(ArtifactError, match=r"engine\.so: the manifest describes another engine"):
         BACKEND.load(
-            engine.folder, replace(engine.build.spec, **change), engine.build.backend_data, 1
+            engine.folder,
+            structs.replace(engine.build.spec, **change),
+            engine.build.backend_data,
+            1,
         )
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from optc.backends.tvm.loaded.pools import KVPools
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, KVGroup, LayerKV
+from optc.executable.executable import KVGroup, LayerKV, StepInterface
 
 LAYERS = (
     LayerKV(0, 2, 8, 16, "float32"),
@@ -18,7 +19,7 @@ LAYERS = (
     LayerKV(0, 3, 8, 8, "int8"),
     LayerKV(0, 1, 32, 64, "int4"),
 )
-SPEC = EngineSpec(
+SPEC = StepInterface(
     vocab_size=8,
     max_context=64,
     max_rows=8,
@@ -58,7 +59,7 @@ def test_blocks_move_whole_and_leave_others_alone(block_size: int) -> None:
 def test_pools_of_some_layers_serve_another_engine() -> None:
     owner = KVPools(SPEC, lambda array: array)
     layers = (LAYERS[2], replace(LAYERS[1], group=1), LAYERS[3])
-    spec = replace(SPEC, groups=(KVGroup(0, (0, 2)), KVGroup(32, (1,))), layers=layers)
+    spec = structs.replace(SPEC, groups=(KVGroup(0, (0, 2)), KVGroup(32, (1,))), layers=layers)
     pools = KVPools(spec, lambda array: array)
     with pytest.raises(InputError, match=r"^share_kv: the target has no KV pools$"):
         pools.share(owner, (2, 1, 3))

@@ -16,7 +16,7 @@ from optc.backends.tvm_cuda.engine_data import RUNTIME_LIBRARY
 from optc.backends.tvm_cuda.images import best_image, image_file
 from optc.bench.utilization import measurable
 from optc.errors import ArtifactError, UnavailableError, UnsupportedError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.machine import Machine
 from optc.target import parse_target
 from tests.backends.tvm.engine_driver import INT4_A16, INT8, OPTIONS, SHAPE
@@ -26,7 +26,7 @@ from tests.support.models import Dense
 
 CODE = {"images": {"90": image_file(90)}, "digest": "0", "range_values": 1, "kernels": ["a"]}
 DATA = {"cuda": CODE, "ffi": "", "weights": []}
-SPEC = EngineSpec(8, 64, 8, 8, 8, 16, True, (), ())
+SPEC = StepInterface(8, 64, 8, 8, 8, 16, True, (), ())
 
 
 @pytest.fixture

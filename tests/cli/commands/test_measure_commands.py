@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from optc import registry
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.roofline.costs import StepCosts
 from optc.target import Target
 from tests.bench.fakes import COSTS, FakeMeter, FakeProfiler
@@ -41,7 +41,7 @@ class MeasurableStub(StubBackend):
         return self.meter
 
     def open_profiler(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> FakeProfiler:
         return self.profiler
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from optc.backend import EngineBuild, SharedWeights
 from optc.driver.compiling.built_engine import BuiltEngine
@@ -89,7 +90,7 @@ def logits_behind(target: ToyModel, draft: ToyModel, tokens: list[int]) -> Float
 
 
 def test_a_draft_on_the_targets_pools_reads_the_targets_keys_and_values() -> None:
-    shared = replace(SPEC, shared_kv=tuple(range(len(SPEC.layers))))
+    shared = structs.replace(SPEC, shared_kv=tuple(range(len(SPEC.layers))))
     target, draft = ToyExecutable(SPEC), ToyExecutable(shared, 1)
     texts = GreedyTexts.of(target, WINDOWS)
     found = texts.named_by(draft, target)
@@ -153,7 +154,7 @@ class Costed(StubBackend):
 
 def built(backend: StubBackend, name: str, weights: int, **data: Any) -> BuiltEngine:
     target = parse_target("native")
-    entry = replace(toy_engine(name, target), spec=SPEC, data=data)
+    entry = structs.replace(toy_engine(name, target), interface=SPEC, data=data)
     build = EngineBuild((), SPEC, {}, data, weight_bytes=weights)
     shared = SharedWeights(f"../{name}", data)
     return BuiltEngine(EngineTarget(name, backend, target), entry, build, shared, 0.0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.drafts.shared_kv import means_the_same, sharing
-from optc.executable.executable import EngineSpec, LayerKV
+from optc.executable.executable import LayerKV, StepInterface
 from optc.pipeline import registry
 from optc.pipeline.phase import Effect
 from optc.recipe import Recipe, load_recipe
@@ -43,17 +44,19 @@ def test_recipes_whose_keys_and_values_mean_the_same(target: str, draft: str, sa
     assert means_the_same(*recipes) is same
 
 
-def built_with(spec: EngineSpec) -> BuiltEngine:
+def built_with(spec: StepInterface) -> BuiltEngine:
     one = built(StubBackend(), "engine", 1)
-    return replace(one, entry=replace(one.entry, spec=spec), build=replace(one.build, spec=spec))
+    return replace(
+        one, entry=structs.replace(one.entry, interface=spec), build=replace(one.build, spec=spec)
+    )
 
 
 def test_engines_say_so_where_the_pools_fit() -> None:
     spec = toy_spec()
     first, *_ = spec.layers
-    other = replace(spec, layers=(LayerKV(0, 7, 8, 8, "int8"), *spec.layers[1:]))
+    other = structs.replace(spec, layers=(LayerKV(0, 7, 8, 8, "int8"), *spec.layers[1:]))
     assert first != other.layers[0]
     targets = [built_with(spec), built_with(spec)]
     fits, fits_not = sharing([built_with(spec), built_with(other)], targets)
-    assert fits.entry.spec == fits.build.spec == replace(spec, shared_kv=(0, 1))
+    assert fits.entry.spec == fits.build.spec == structs.replace(spec, shared_kv=(0, 1))
     assert fits_not.entry.spec == fits_not.build.spec == other

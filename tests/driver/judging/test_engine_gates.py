@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 import pytest
+from msgspec import structs
 
 from optc.artifact import TokenizerEntry
 from optc.driver.judging import engine_gates
 from optc.driver.judging.engine_gates import EngineGates, GateContext, lowered_runner, unmeasured
 from optc.errors import InputError, UnsupportedError
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import Executable, StepInterface
 from optc.gates import measure
 from optc.gates.measure import GateReport
 from optc.gates.measure import judge as verdict
@@ -42,7 +43,7 @@ class Opened(ToyExecutable):
 
     all: ClassVar[list[Opened]] = []
 
-    def __init__(self, spec: EngineSpec) -> None:
+    def __init__(self, spec: StepInterface) -> None:
         super().__init__(spec)
         self.all.append(self)
 
@@ -68,7 +69,9 @@ def measured(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> list[dict[s
         )
         return GateReport(tuple(gates), {"tokens": 64})
 
-    def load(self: object, folder: Path, spec: EngineSpec, data: Any, threads: int) -> Executable:
+    def load(
+        self: object, folder: Path, spec: StepInterface, data: Any, threads: int
+    ) -> Executable:
         assert folder == Path("artifact/engines/e")
         return Opened(spec)
 
@@ -86,8 +89,8 @@ def context(**more: Any) -> GateContext:
 def entry(target: str = "native") -> Any:
     spec = toy_spec(vocab=61)
     backend = "aot" if target.startswith("cuda") else "tvm"
-    return replace(
-        toy_engine("e", replace(parse_target(target), features=())), backend=backend, spec=spec
+    return structs.replace(
+        toy_engine("e", replace(parse_target(target), features=())), backend=backend, interface=spec
     )
 
 
@@ -183,7 +186,7 @@ def test_a_lowered_model_that_cannot_be_judged_is_a_warning(
     assert found.warnings == (f"{told}no installed backend runs lowered ONNX models",)
 
     class Unable(Runner):
-        def open_lowered(self, model: Path, spec: EngineSpec, threads: int) -> Executable:
+        def open_lowered(self, model: Path, spec: StepInterface, threads: int) -> Executable:
             raise UnsupportedError("an operator is missing", where="Loop")
 
     backends["runner"] = Unable("runner")
@@ -241,7 +244,9 @@ def test_conversations_are_judged_beside_prose(
     made = GateContext(model, ANSWERS, tmp_path / "a", entries, text)
     spec = toy_spec(vocab=97)
     with EngineGates(made) as gates:
-        found = gates.judge(replace(entry(), spec=replace(spec, max_context=128)))
+        found = gates.judge(
+            structs.replace(entry(), interface=structs.replace(spec, max_context=128))
+        )
     values = {gate.name: gate for gate in found.gates}
     assert values["decision_flips"].passed is (flips == 0)
     assert values["answer_kl_mean"].value == values["kl_mean"].value, "there is no prose"

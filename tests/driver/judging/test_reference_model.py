@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import onnx_ir as ir
 import pytest
+from msgspec.structs import replace
 
 from optc import importer
 from optc.artifact import EngineEntry, Source
@@ -113,7 +113,7 @@ def test_the_digest_is_of_config_and_weights(folder: Path) -> None:
 
 def test_the_source_is_checked_without_an_import(folder: Path) -> None:
     source = Source("toy", digest_source(folder), "llama", {})
-    manifest = dataclasses.replace(toy_manifest(()), source=source)
+    manifest = replace(toy_manifest(()), source=source)
     check_source_folder(folder, manifest)
     (folder / "model.safetensors").write_bytes(b"weight2")
     with pytest.raises(InputError, match="is not the model that toy was compiled from") as caught:
@@ -134,7 +134,7 @@ def test_a_matching_digest_is_accepted() -> None:
 def test_an_engine_is_compared_with_its_own_source(own: bool) -> None:
     """A draft engine was compiled from another model than the artifact's target."""
     draft = Source("small", "cd" * 32, "llama", {})
-    engine: EngineEntry = dataclasses.replace(toy_engine(), source=draft if own else None)
+    engine: EngineEntry = replace(toy_engine(), source=draft if own else None)
     target = imported(Path("toy"), dense_model(Dense()), "ab" * 32)
     small = imported(Path("small"), dense_model(Dense()), "cd" * 32)
     right, wrong = (small, target) if own else (target, small)

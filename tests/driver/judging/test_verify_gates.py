@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from optc.artifact import Artifact, GateEntry
 from optc.driver.judging import verify_gates
@@ -37,7 +38,7 @@ def test_engines_with_a_bounded_gate_that_was_not_judged_on_them() -> None:
         GateEntry("kl_mean", 0.5, None, "lowered", lowered=True),
     )
     engines = tuple(toy_engine(name) for name in dict.fromkeys(gate.engine for gate in gates))
-    manifest = dataclasses.replace(toy_manifest((), *engines), gates=gates)
+    manifest = structs.replace(toy_manifest((), *engines), gates=gates)
     assert [engine.name for engine in without_verdict(manifest)] == ["open"]
 
 
@@ -47,7 +48,7 @@ def test_bounds_are_those_of_the_engines() -> None:
         GateEntry("perplexity", None, None, "a"),
         GateEntry("kl_p99", 9.0, True, "a", lowered=True),
     )
-    manifest = dataclasses.replace(toy_manifest(()), gates=gates)
+    manifest = structs.replace(toy_manifest(()), gates=gates)
     assert bounds_of(manifest) == {"kl_mean": 0.5, "perplexity": None}
 
 

@@ -6,17 +6,18 @@ import math
 
 import pytest
 
-from optc.driver.ladder.losses import SPEED, loss_of, losses_of
-from optc.gates.measure import UPPER_BOUNDED
-from optc.recipe import GATE_NAMES
+from optc.driver.ladder.losses import loss_of, losses_of
+from optc.tasks.task import SPEED
+from optc.tasks.text_generation import TEXT_GENERATION
 
 #: Gates whose values depend on the text more than on the engine.
 OF_THE_TEXT = {"perplexity", "common_continuation"}
+SPEEDS = {*TEXT_GENERATION.of(SPEED)}
 
 
-@pytest.mark.parametrize("gate", sorted(set(GATE_NAMES) - OF_THE_TEXT - SPEED))
+@pytest.mark.parametrize("gate", sorted({*TEXT_GENERATION.gates} - OF_THE_TEXT - SPEEDS))
 def test_a_worse_value_is_a_larger_loss(gate: str) -> None:
-    better, worse = (0.9, 0.95) if gate in UPPER_BOUNDED else (0.95, 0.9)
+    better, worse = (0.9, 0.95) if TEXT_GENERATION.by_name[gate].upper else (0.95, 0.9)
     assert (loss_of(gate, better) or 0) < (loss_of(gate, worse) or 0)
 
 
@@ -26,7 +27,7 @@ def test_nothing_is_lost_at_the_best_values() -> None:
 
 
 def test_gates_without_a_loss_are_left_out() -> None:
-    values = dict.fromkeys([*OF_THE_TEXT, *SPEED, "unknown"], 3.0)
+    values = dict.fromkeys([*OF_THE_TEXT, *SPEEDS, "unknown"], 3.0)
     assert losses_of({**values, "kl_mean": 0.5, "kl_p99": None}) == {"kl_mean": 0.5}
 
 

@@ -6,16 +6,15 @@ import pytest
 
 from optc.driver.ladder.record import NoRungHeldError, looser
 from optc.driver.ladder.search import Search, Trial
-from optc.gates.measure import UPPER_BOUNDED
-from optc.recipe import GATE_NAMES
+from optc.tasks.text_generation import TEXT_GENERATION
 from tests.driver.ladder.rung_cases import rung
 
 
-@pytest.mark.parametrize("gate", GATE_NAMES)
+@pytest.mark.parametrize("gate", TEXT_GENERATION.gates)
 @pytest.mark.parametrize("value", [3.14159, 0.0445123, 2.1e-7, 0.998877, 12345.0, 0.5, 1.0])
 def test_a_looser_bound_is_short_and_holds_the_value(gate: str, value: float) -> None:
     bound = float(looser(gate, value))
-    assert bound >= value if gate in UPPER_BOUNDED else bound <= value
+    assert bound >= value if TEXT_GENERATION.by_name[gate].upper else bound <= value
     assert abs(bound - value) <= 0.1 * value
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from msgspec.structs import replace
 
 from optc.artifact import Artifact, ArtifactWriter
 from optc.errors import OptcError
@@ -95,7 +96,7 @@ class TokenizerFiles(FileFormat):
                 folder, files, {"bos_token_id": 0}, writer.folder, allow_remote_code=False
             )
             manifest = toy_manifest(writer.hashed_files())
-            writer.commit(dataclasses.replace(manifest, tokenizer=entry), {})
+            writer.commit(replace(manifest, tokenizer=entry), {})
         _load(output)
 
 

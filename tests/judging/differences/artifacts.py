@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from optc.artifact import Artifact, ArtifactWriter, Manifest
 from tests.artifact.toy import toy_manifest, write_files

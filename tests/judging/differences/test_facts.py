@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from optc.artifact import Manifest, PassEntry
 from optc.judging.differences.facts import pass_changes, recipe_changes, version_changes

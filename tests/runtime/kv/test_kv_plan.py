@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.runtime.kv.kv_plan import available_memory, plan_kv, plan_with_draft
 from tests.runtime.support.toy import toy_spec
@@ -114,7 +113,7 @@ def test_a_target_and_its_draft_share_one_budget(budget: int | None) -> None:
         assert plan == plan_kv(target, None, 16, 4)
 
 
-def slots(**options: int) -> EngineSpec:
+def slots(**options: int) -> StepInterface:
     return replace(toy_spec(max_context=64, max_sequences=4, **options), kv_layout="slots")
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.adapters.table import Adapter
 from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
@@ -22,7 +21,7 @@ from tests.runtime.support.traffic import drain
 GREEDY = SamplingParams(temperature=0, max_tokens=5)
 
 
-def make_core(spec: EngineSpec, blocks: int = 40) -> tuple[Core, ToyExecutable]:
+def make_core(spec: StepInterface, blocks: int = 40) -> tuple[Core, ToyExecutable]:
     executable = ToyExecutable(spec)
     plan = KVPlan(4, (blocks,) * len(spec.groups), 0, spec.max_context)
     return Core(executable, plan, ServeSettings(token_budget=16)), executable

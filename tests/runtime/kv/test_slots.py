@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from optc.executable.kv_layout import block_size_for
 from optc.runtime.kv.kv_plan import plan_kv
@@ -44,7 +44,7 @@ class Zeros:
 def test_every_sequence_has_one_block_to_its_end(
     lengths: list[int], slots: int, budget: int, copies: int
 ) -> None:
-    spec = replace(
+    spec = structs.replace(
         toy_spec(max_context=CONTEXT, block_multiple=1, max_logit_rows=16),
         kv_layout="slots",
         batch_invariant=False,
@@ -83,4 +83,4 @@ def test_a_block_holds_what_the_layout_asks_for() -> None:
     paged = toy_spec(block_multiple=16)
     assert block_size_for(paged, 1000, about=64) == 64
     assert block_size_for(paged, 1000, about=8) == 16
-    assert block_size_for(replace(paged, kv_layout="slots"), 1000, about=64) == 1000
+    assert block_size_for(structs.replace(paged, kv_layout="slots"), 1000, about=64) == 1000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from optc.executable.executable import EngineSpec, Float32, StepBatch
+from optc.executable.executable import Float32, StepBatch, StepInterface
 from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
@@ -23,7 +23,7 @@ SETTINGS = settings(
 )
 
 
-def tight_plan(spec: EngineSpec, budget: int, block_size: int, spare: int = 0) -> KVPlan:
+def tight_plan(spec: StepInterface, budget: int, block_size: int, spare: int = 0) -> KVPlan:
     """Pools that hold one longest request and ``spare`` blocks more."""
     blocks = tuple(
         blocks_needed(spec.max_context, budget, group.window, block_size) + spare
@@ -33,7 +33,7 @@ def tight_plan(spec: EngineSpec, budget: int, block_size: int, spare: int = 0) -
 
 
 def make_core(
-    spec: EngineSpec, *, budget: int = 16, block_size: int = 4, spare: int = 20
+    spec: StepInterface, *, budget: int = 16, block_size: int = 4, spare: int = 20
 ) -> tuple[Core, ToyExecutable]:
     executable = ToyExecutable(spec)
     plan = tight_plan(spec, budget, block_size, spare)

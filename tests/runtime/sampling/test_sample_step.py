@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from optc.executable.executable import Float32
 from optc.executable.sampling import SampleBatch, SampleResult

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.executable.executable import EngineSpec, Float32, StepBatch
+from optc.executable.executable import Float32, StepBatch, StepInterface
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
@@ -61,7 +61,7 @@ def found(request: Request) -> PromptLogprobs:
     return result
 
 
-def alone(spec: EngineSpec, one: Asked) -> Request:
+def alone(spec: StepInterface, one: Asked) -> Request:
     core, _ = make_core(spec)
     request = add(core, one)
     drain(core)

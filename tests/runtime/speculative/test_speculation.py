@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from optc.executable.executable import EngineSpec, Float32, StepBatch
+from optc.executable.executable import Float32, StepBatch, StepInterface
 from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
@@ -59,7 +59,7 @@ class Oracle:
         )
 
 
-def spec_of(windows: tuple[int, ...]) -> EngineSpec:
+def spec_of(windows: tuple[int, ...]) -> StepInterface:
     return toy_spec(windows, max_logit_rows=20)
 
 

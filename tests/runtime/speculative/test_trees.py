@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
@@ -59,7 +59,7 @@ class RandomTrees:
         """Nothing is kept."""
 
 
-def spec_of(windows: tuple[int, ...]) -> EngineSpec:
+def spec_of(windows: tuple[int, ...]) -> StepInterface:
     return toy_spec(windows, max_logit_rows=20, tree=True)
 
 

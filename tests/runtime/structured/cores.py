@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
@@ -27,12 +27,12 @@ PROMPT = BYTES.encode("ab12, say (a,b): ")
 COMPILER = GrammarCompiler(BYTES, VOCAB, [EOS])
 
 
-def spec_of(windows: tuple[int, ...]) -> EngineSpec:
+def spec_of(windows: tuple[int, ...]) -> StepInterface:
     return toy_spec(windows, vocab=VOCAB, max_logit_rows=20, max_context=80, tree=True)
 
 
 def make_core(
-    spec: EngineSpec, proposer: Proposer | None = None, **options: Any
+    spec: StepInterface, proposer: Proposer | None = None, **options: Any
 ) -> tuple[Core, ToyExecutable]:
     """A core whose texts end (`tests.runtime.support.traffic.make_core`)."""
     return traffic.make_core(spec, proposer, eos_token_ids=[EOS], **options)

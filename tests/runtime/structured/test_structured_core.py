@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
@@ -40,7 +40,11 @@ from tests.runtime.support.traffic import (
 
 
 def expected(
-    spec: EngineSpec, prompt: list[int], asked: dict[str, Any], params: SamplingParams, index: int
+    spec: StepInterface,
+    prompt: list[int],
+    asked: dict[str, Any],
+    params: SamplingParams,
+    index: int,
 ) -> list[int]:
     model = ToyModel.seeded(spec)
     return decode_naively(model, matcher(TOKENS, asked), prompt, params, 7, index)
@@ -143,7 +147,7 @@ def test_drafts_are_accepted_between_forced_tokens_too(regex: str) -> None:
     assert 0 < request.metrics.accepted_tokens <= request.metrics.drafted_tokens
 
 
-def draft_model(spec: EngineSpec) -> DraftModel:
+def draft_model(spec: StepInterface) -> DraftModel:
     """A draft that is the target: what it draws under the same mask is always accepted."""
     return DraftModel(ToyExecutable(spec), tiny_plan(spec, 16, 40), token_budget=16)
 

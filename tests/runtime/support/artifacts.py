@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from optc.artifact import Artifact, ArtifactWriter, EngineEntry, Manifest, Source, TokenizerEntry
 from optc.artifact.files import EngineFiles
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import Executable, StepInterface
 from optc.machine import Machine
 from optc.target import Target
+from optc.tasks.text_generation import TEXT_GENERATION
 from tests.runtime.support.texts import byte_level
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 
@@ -38,7 +40,7 @@ class ToyBackend:
         return engine.target.features
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         self.calls.append((folder, data, threads))
         self.loaded.append(ToyExecutable(spec))
@@ -52,7 +54,7 @@ def write_artifact(
     roles: tuple[str, ...] = ("target",),
     vocab: int = SPEC.vocab_size,
     special: str = "<s>",
-    spec: EngineSpec = SPEC,
+    spec: StepInterface = SPEC,
     chat_template: str = "{{ bos_token }}{{ messages[0].content }}",
     targets: tuple[Target, ...] = (Target("any", "cpu"),),
     generation: Mapping[str, Any] | None = None,
@@ -83,7 +85,7 @@ def write_artifact(
                 backend="toy",
                 target=target,
                 requires={},
-                spec=replace(spec, vocab_size=vocab),
+                interface=replace(spec, vocab_size=vocab),
                 data={"seed": 0},
                 folder=f"engines/{name}",
                 files=("engine.bin",),
@@ -95,7 +97,7 @@ def write_artifact(
             files, 0, (1,), True, bos_token="<s>", eos_token="</s>", chat_template=files[1]
         )
         manifest = Manifest(
-            kind="language-model",
+            task=TEXT_GENERATION,
             name="toy",
             source=Source("toy", "ab" * 32, "toy", {}),
             recipe={"name": "none"},

@@ -16,13 +16,13 @@ import numpy.typing as npt
 from optc.errors import InputError
 from optc.executable.adapter_spec import ModuleWeights
 from optc.executable.executable import (
-    EngineSpec,
     Executable,
     Float32,
     Int32,
     KVGroup,
     LayerKV,
     StepBatch,
+    StepInterface,
 )
 from tests.support.trees import path_to
 
@@ -42,9 +42,9 @@ def toy_spec(
     max_logit_rows: int | None = None,
     vocab: int = VOCAB,
     tree: bool = False,
-) -> EngineSpec:
+) -> StepInterface:
     """One layer in each group, one group for each window."""
-    return EngineSpec(
+    return StepInterface(
         vocab_size=vocab,
         max_context=max_context,
         max_rows=max_rows,
@@ -68,7 +68,7 @@ class ToyModel:
     windows: tuple[int, ...]
 
     @classmethod
-    def seeded(cls, spec: EngineSpec, seed: int = 0) -> ToyModel:
+    def seeded(cls, spec: StepInterface, seed: int = 0) -> ToyModel:
         rng = np.random.default_rng(seed)
         windows = tuple(group.window for group in spec.groups)
         return cls(
@@ -142,7 +142,7 @@ def generate_naively(
 class ToyExecutable:
     """The toy model behind the `Executable` contract; it checks every batch it gets."""
 
-    def __init__(self, spec: EngineSpec, seed: int = 0) -> None:
+    def __init__(self, spec: StepInterface, seed: int = 0) -> None:
         self.spec = spec
         self.model = ToyModel.seeded(spec, seed)
         self.batches: list[StepBatch] = []

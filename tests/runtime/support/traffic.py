@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
@@ -75,7 +75,7 @@ def arrivals(
     return sorted(found, key=lambda arrival: arrival.step)
 
 
-def tiny_plan(spec: EngineSpec, budget: int, spare: int) -> KVPlan:
+def tiny_plan(spec: StepInterface, budget: int, spare: int) -> KVPlan:
     """Pools for one request of full length and ``spare`` blocks."""
     blocks = tuple(
         blocks_needed(spec.max_context, budget, group.window, BLOCK_SIZE) + spare
@@ -85,7 +85,7 @@ def tiny_plan(spec: EngineSpec, budget: int, spare: int) -> KVPlan:
 
 
 def make_core(
-    spec: EngineSpec,
+    spec: StepInterface,
     proposer: Proposer | None = None,
     *,
     drafts: int = 4,
@@ -180,7 +180,7 @@ def serve_with_cancels(
         assert request.output.tolist() == whole
 
 
-def alone(spec: EngineSpec, prompt: list[int], params: SamplingParams) -> Request:
+def alone(spec: StepInterface, prompt: list[int], params: SamplingParams) -> Request:
     """A request by plain decoding, with the engine to itself."""
     core, _ = make_core(spec)
     request = add(core, prompt, params)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from optc.executable.executable import EngineSpec, Executable, Int32, StepBatch
+from optc.executable.executable import Executable, Int32, StepBatch, StepInterface
 from optc.executable.kv_layout import block_size_for
 
 #: Rows whose steps are measured; decode with drafts has few more.
@@ -123,7 +123,7 @@ def measure_row_costs(
     return RowCosts(tuple(rows), tuple(ascending.tolist()))
 
 
-def _one_sequence(rows: int, context: int, block_size: int, spec: EngineSpec) -> StepBatch:
+def _one_sequence(rows: int, context: int, block_size: int, spec: StepInterface) -> StepBatch:
     """``rows`` rows of different tokens behind ``context`` tokens, all with logits."""
     groups = len(spec.groups)
     length = context + rows

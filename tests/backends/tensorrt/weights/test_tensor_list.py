@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 import pytest
+from msgspec.structs import replace
 
 from optc.artifact import Artifact, ArtifactWriter, Manifest
 from optc.artifact.files import EngineFiles

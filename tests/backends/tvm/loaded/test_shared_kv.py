@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from optc.backends.tvm import BACKEND
 from optc.errors import InputError
@@ -26,7 +27,7 @@ def test_the_first_layers_draft_without_having_read_the_text(
     built = engines("fp32")
     owner = replace(built, folder=shutil.copytree(built.folder, tmp_path / "target"))
     made = build_first_layer(owner, tmp_path / "self")
-    spec = replace(made.build.spec, shared_kv=(0,))
+    spec = structs.replace(made.build.spec, shared_kv=(0,))
     assert can_share(spec, owner.build.spec)
 
     target = EngineDriver(owner.load())

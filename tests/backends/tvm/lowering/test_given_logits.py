@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from optc.backends.tvm.loaded.logits_memory import WINDOW, LogitsMemory
 from optc.backends.tvm.lowering.given_logits import LOGITS, with_given_logits
 from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.backends.tvm.replay import replay
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from tests.backends.tvm.engine_driver import Engine, EngineDriver
 
 GetEngine = Callable[[str], Engine]
@@ -44,7 +44,7 @@ def test_a_result_of_an_operator_that_tvm_lowers_is_copied() -> None:
     assert step.calls[1].updated == (LOGITS,)
 
 
-def _spec(engine: Engine, rows: int) -> EngineSpec:
+def _spec(engine: Engine, rows: int) -> StepInterface:
     return replace(engine.build.spec, max_logit_rows=rows, vocab_size=3000)
 
 

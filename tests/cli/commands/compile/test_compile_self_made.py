@@ -10,7 +10,7 @@ import pytest
 
 from optc.artifact import Artifact
 from optc.backend import BuildOptions, EngineBuild
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import Executable, StepInterface
 from optc.target import Target
 from optc.training import memory
 from tests.cli.conftest import Optc, nothing_left
@@ -42,7 +42,7 @@ class Rounded(StubBackend):
         return EngineBuild(made.files, made.spec, {}, data, {}, weight_bytes=32 * bits)
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         assert (folder / "weights.bin").read_bytes() == bytes([data["bits"]]) * 32 * data["bits"]
         return ToyExecutable(spec, data["seed"])

@@ -14,7 +14,7 @@ import tokenizers
 from optc import importer, registry
 from optc.artifact import Artifact
 from optc.backend import BuildOptions, EngineBuild
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import Executable, StepInterface
 from optc.importer import ImportedModel
 from optc.ir.graph import width
 from optc.reference.blockwise import BlockwiseReference
@@ -43,7 +43,7 @@ class Wide(StubBackend):
         return dataclasses.replace(made, spec=toy_spec(max_context=64, vocab=tokens))
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         return ToyExecutable(spec)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.kv.kv_blocks import BlockTables
 from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
@@ -69,7 +69,7 @@ def batches_of(draft: DraftModel) -> list[list[int]]:
     return [np.diff(batch.query_starts).tolist() for batch in executable.batches]
 
 
-def spec_of(windows: tuple[int, ...] = (0,)) -> EngineSpec:
+def spec_of(windows: tuple[int, ...] = (0,)) -> StepInterface:
     return toy_spec(windows, max_logit_rows=20)
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Float32, StepBatch
+from optc.executable.executable import Float32, StepBatch, StepInterface
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
@@ -45,8 +46,8 @@ PROMPT = [int(t) for t in np.random.default_rng(2).integers(0, VOCAB, 11)]
 GREEDY = SamplingParams(temperature=0, max_tokens=21)
 
 
-def spec_of(windows: tuple[int, ...] = (0,)) -> EngineSpec:
-    return replace(toy_spec(windows, max_logit_rows=20), hidden_size=WIDTH)
+def spec_of(windows: tuple[int, ...] = (0,)) -> StepInterface:
+    return structs.replace(toy_spec(windows, max_logit_rows=20), hidden_size=WIDTH)
 
 
 class LayerExecutable(ToyExecutable):
@@ -55,7 +56,9 @@ class LayerExecutable(ToyExecutable):
 
     def __init__(self, noise: float = 0.0) -> None:
         spec = toy_spec((0,), max_rows=12, max_sequences=6)
-        super().__init__(replace(spec, features=True, hidden_size=WIDTH, hidden_rows="logits"))
+        super().__init__(
+            structs.replace(spec, features=True, hidden_size=WIDTH, hidden_rows="logits")
+        )
         self.target = ToyModel.seeded(spec_of())
         rng = np.random.default_rng(5)
         weights = self.target.embedding
@@ -240,7 +243,7 @@ def test_of_a_tree_only_the_known_tokens_states_are_kept() -> None:
 @pytest.mark.parametrize(("mine", "given"), [(WIDTH, 0), (WIDTH, 2 * WIDTH)])
 def test_a_layer_for_other_hidden_states_is_refused(mine: int, given: int) -> None:
     layer = LayerExecutable()
-    target = ToyExecutable(replace(spec_of(), hidden_size=given))
+    target = ToyExecutable(structs.replace(spec_of(), hidden_size=given))
     with pytest.raises(InputError) as caught:
         EagleModel(layer, tiny_plan(layer.spec, 12, 60), target, token_budget=12)
     assert str(caught.value) == (
@@ -251,7 +254,7 @@ def test_a_layer_for_other_hidden_states_is_refused(mine: int, given: int) -> No
 
 def test_a_layer_that_gives_states_of_all_rows_is_refused() -> None:
     layer = LayerExecutable()
-    layer.spec = replace(layer.spec, hidden_rows="all")
+    layer.spec = structs.replace(layer.spec, hidden_rows="all")
     with pytest.raises(InputError) as caught:
         EagleModel(layer, tiny_plan(layer.spec, 12, 60), ToyExecutable(spec_of()), token_budget=12)
     assert str(caught.value) == (

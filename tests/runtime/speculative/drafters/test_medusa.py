@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from optc.errors import InputError
-from optc.executable.executable import EngineSpec, Float32, HeadedExecutable, Int32, StepBatch
+from optc.executable.executable import Float32, HeadedExecutable, Int32, StepBatch, StepInterface
 from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
@@ -67,7 +66,7 @@ def test_trees_are_closed_and_take_the_best(rates: list[list[float]], most: int)
 class HeadedToy(ToyExecutable):
     """Its heads know the greedy continuation, and say it with the k-th rank for head k."""
 
-    def __init__(self, spec: EngineSpec, seed: int = 0) -> None:
+    def __init__(self, spec: StepInterface, seed: int = 0) -> None:
         super().__init__(replace(spec, accept_rates=RATES), seed)
         self.paths: list[list[int]] = []
         self.asked: list[int] = []

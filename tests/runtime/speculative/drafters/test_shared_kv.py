@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from optc.executable.executable import EngineSpec
+from optc.executable.executable import StepInterface
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
@@ -37,14 +38,14 @@ PROMPT = [int(t) for t in np.random.default_rng(2).integers(0, VOCAB, 11)]
 GREEDY = SamplingParams(temperature=0, max_tokens=21)
 
 
-def spec_of(windows: tuple[int, ...] = (0,)) -> EngineSpec:
+def spec_of(windows: tuple[int, ...] = (0,)) -> StepInterface:
     return toy_spec(windows, max_logit_rows=20)
 
 
 def draft_of(target: ToyExecutable, layers: tuple[int, ...], noise: float) -> ToyExecutable:
     """Some layers of the target with noise on the embedding: 0 and all layers always agree."""
     windows = tuple(target.model.windows[layer] for layer in layers)
-    spec = replace(toy_spec(windows, max_rows=12, max_sequences=6), shared_kv=layers)
+    spec = structs.replace(toy_spec(windows, max_rows=12, max_sequences=6), shared_kv=layers)
     draft = ToyExecutable(spec)
     rng = np.random.default_rng(5)
     embedding = target.model.embedding

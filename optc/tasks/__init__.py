@@ -1,0 +1,1 @@
+"""Tasks: what models are for, how engines are judged at it, and how a runtime shows them."""
