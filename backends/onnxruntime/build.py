@@ -6,11 +6,17 @@ import time
 from pathlib import Path
 
 import onnx_ir as ir
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from optc.artifact.spec_digest import spec_digest
 from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
-from optc.backends.onnxruntime.engine_data import MODEL_FILE, SPEC_METADATA, WEIGHTS_FILE
+from optc.backends.onnxruntime.engine_data import (
+    MODEL_FILE,
+    SPEC_METADATA,
+    WEIGHTS_FILE,
+    EngineData,
+)
 from optc.backends.onnxruntime.legalize import legalize, legalize_pages
 from optc.backends.onnxruntime.legalize.pages import is_paged
 from optc.backends.onnxruntime.packages import CPU_PACKAGE, GPU_PACKAGE, OLDEST
@@ -51,7 +57,7 @@ def build_engine(
         files=(MODEL_FILE, WEIGHTS_FILE),
         spec=spec,
         requires={GPU_PACKAGE if cuda else CPU_PACKAGE: f">={OLDEST}"},
-        backend_data={"provider": CUDA if cuda else CPU, "release": OLDEST},
+        backend_data=to_builtins(EngineData(CUDA if cuda else CPU, OLDEST)),
         report={
             "legalize": [run.to_json() for run in runs],
             "legalize_seconds": legalized_at - started,

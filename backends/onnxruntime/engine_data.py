@@ -1,26 +1,26 @@
-"""What an engine's build writes into the manifest for its load (``EngineEntry.data``), checked."""
+"""The part of the manifest that a build writes for its load (``EngineEntry.data``)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from optc.artifact import EngineEntry
 from optc.artifact.files import EngineFiles
-from optc.artifact.jsonio import Fields
 from optc.backends.onnxruntime.providers import CPU, CUDA, TENSORRT, device_of
+from optc.foreign.typed_json import typed
 
 MODEL_FILE = "model.onnx"
 WEIGHTS_FILE = "weights.bin"
 #: Metadata of the model: digest of the spec that it was built with (`optc.artifact.spec_digest`).
 SPEC_METADATA = "optc.spec"
-_RELEASE = re.compile("[0-9]{1,4}([.][0-9]{1,4}){1,3}")
+#: Execution providers that engines are built for.
+Provider = Annotated[str, Meta(pattern=rf"\A({CPU}|{CUDA}|{TENSORRT})\Z")]
 
 
-@dataclass(frozen=True)
-class EngineData:
+class EngineData(Struct, frozen=True, forbid_unknown_fields=True):
     """What a load needs beside the spec.
 
     Attributes:
@@ -28,21 +28,17 @@ class EngineData:
         release: The first one of ONNX Runtime that has its operators.
     """
 
-    provider: str
-    release: str
+    provider: Provider
+    release: Annotated[str, Meta(pattern=r"\A[0-9]{1,4}([.][0-9]{1,4}){1,3}\Z")]
 
 
 def read_data(data: Mapping[str, Any]) -> EngineData:
     """The data that a build wrote.
 
     Raises:
-        ArtifactError: A key is missing, of another type or unknown.
+        ArtifactError: A key is missing, unknown or of another type.
     """
-    f = Fields(data, "onnxruntime engine: data")
-    release = f.get("release", str)
-    if not _RELEASE.fullmatch(release):
-        raise f.error(f"the key 'release' is {release[:80]!r}, which is no release")
-    return EngineData(f.choice("provider", (CPU, CUDA, TENSORRT)), release)
+    return typed(data, EngineData, "onnxruntime engine: data")
 
 
 def check_engine(engine: EngineEntry, files: EngineFiles) -> None:

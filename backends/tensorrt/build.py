@@ -10,12 +10,13 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
+from msgspec import to_builtins
 
 from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
 from optc.backends.tensorrt.build_job import BuildJob
 from optc.backends.tensorrt.builder import run_builder
 from optc.backends.tensorrt.dialect import check_model
-from optc.backends.tensorrt.engine_data import ENGINE_FILE
+from optc.backends.tensorrt.engine_data import ENGINE_FILE, EngineData
 from optc.backends.tensorrt.layers import parse_table
 from optc.backends.tensorrt.legalize import Legalized, legalize
 from optc.backends.tensorrt.limits import Limits, slot_length
@@ -188,25 +189,19 @@ def _backend_data(
 ) -> dict[str, Any]:
     caches = len(model.graph.outputs) - 1
     inputs = [str(value.name) for value in model.graph.inputs]
-    return {
-        "package": built["package"],
-        "version": built["version"],
-        "dtype": legalized.dtype,
-        "slot_length": length,
-        "profiles": [
-            {"name": one.name, "batch": one.batch, "rows": one.rows, "logits": one.logits}
-            for one in limits
-        ],
-        "inputs": inputs,
-        "aliases": dict(
-            zip(
-                (str(value.name) for value in model.graph.outputs[1:]),
-                inputs[-caches:],
-                strict=True,
-            )
-        ),
-        "layers": described["signature"],
-    }
+    outputs = (str(value.name) for value in model.graph.outputs[1:])
+    data = EngineData(
+        package=built["package"],
+        version=built["version"],
+        slot_length=length,
+        profiles=tuple(limits),
+        inputs=tuple(inputs),
+        aliases=dict(zip(outputs, inputs[-caches:], strict=True)),
+        dtype=legalized.dtype,
+        layers=described["signature"],
+    )
+    plain: dict[str, Any] = to_builtins(data)
+    return plain
 
 
 def _weight_bytes(model: ir.Model) -> int:

@@ -1,67 +1,59 @@
-"""What an engine's build writes into the manifest for its load (``EngineEntry.data``), checked."""
+"""The part of the manifest that a build writes for its load (``EngineEntry.data``)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from optc.artifact.files import EngineFiles
-from optc.artifact.jsonio import Fields
 from optc.backends.tensorrt.header import read_header
 from optc.backends.tensorrt.limits import Limits
 from optc.backends.tensorrt.provider import PACKAGES
+from optc.foreign.typed_json import Positive, typed
 
 #: The engine's file in its folder.
 ENGINE_FILE = "engine.trt"
 RTX = "tensorrt_rtx"
-_VERSION = re.compile("[0-9]{1,5}([.][0-9]{1,5}){2,3}([.]?[a-z0-9]{1,16})?")
+_VERSION = r"\A[0-9]{1,5}([.][0-9]{1,5}){2,3}([.]?[a-z0-9]{1,16})?\Z"
 
 
-@dataclass(frozen=True)
-class EngineData:
+class EngineData(Struct, frozen=True, forbid_unknown_fields=True):
     """What a load needs beside the spec.
 
     Attributes:
         package: Python package that built the engine and runs it.
         version: Of that package.
         slot_length: Tokens of a slot.
-        profiles: Limits of each profile, in the engine's order.
+        profiles: Limits of each profile, in the engine's order; at least one.
         inputs: Names of the engine's inputs.
         aliases: By output, the input whose memory it shares.
+        dtype: Of values between operators; for a reader.
+        layers: Which layers the builder chose; for a reader (`optc.backends.tensorrt.report`).
     """
 
-    package: str
-    version: str
-    slot_length: int
-    profiles: tuple[Limits, ...]
+    package: Annotated[str, Meta(pattern=rf"\A({'|'.join(PACKAGES)})\Z")]
+    version: Annotated[str, Meta(pattern=_VERSION)]
+    slot_length: Positive
+    profiles: Annotated[tuple[Limits, ...], Meta(min_length=1)]
     inputs: tuple[str, ...]
     aliases: dict[str, str]
+    dtype: str = ""
+    layers: Any = None
+
+    def __post_init__(self) -> None:
+        if not set(self.aliases.values()) <= set(self.inputs):
+            raise ValueError("'aliases' names what is no input")
 
 
 def read_data(data: Mapping[str, Any]) -> EngineData:
     """The data that a build wrote.
 
     Raises:
-        ArtifactError: A key is missing, of another type or out of range.
+        ArtifactError: A key is missing, unknown, of another type or out of range.
     """
-    f = Fields(data, "tensorrt engine: data")
-    version = f.get("version", str)
-    if not _VERSION.fullmatch(version):
-        raise f.error(f"the key 'version' is {version[:80]!r}, which is no version")
-    profiles = tuple(
-        Limits(p.get("name", str), p.count("batch", 1), p.count("rows", 1), p.count("logits", 1))
-        for p in f.children("profiles")
-    )
-    inputs, aliases = f.each("inputs", str), f.texts("aliases")
-    if not profiles:
-        raise f.error("it has no profiles")
-    if not set(aliases.values()) <= set(inputs):
-        raise f.error("the key 'aliases' names what is no input")
-    return EngineData(
-        f.choice("package", PACKAGES), version, f.count("slot_length", 1), profiles, inputs, aliases
-    )
+    return typed(data, EngineData, "tensorrt engine: data")
 
 
 def check_files(data: EngineData, files: EngineFiles) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from optc.foreign.typed_json import Positive
+
 #: New tokens of a sequence that one call verifies at most: the last one and seven drafts.
 VERIFY_ROWS = 8
 #: Rows of logits of one sequence that a prefill call gives at most.
@@ -24,9 +26,9 @@ class Limits:
     """
 
     name: str
-    batch: int
-    rows: int
-    logits: int
+    batch: Positive
+    rows: Positive
+    logits: Positive
 
 
 def slot_length(max_context: int) -> int:

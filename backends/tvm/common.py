@@ -64,7 +64,7 @@ class TvmBackendBase:
         from optc.errors import UnavailableError
         from optc.roofline.costs import StepCosts
 
-        if "costs" not in data:
+        if data.get("costs") is None:
             raise UnavailableError(
                 "the engine states no costs", where="tvm engine", hint="compile it again"
             )

@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import onnx_ir as ir
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from optc.backend import BuildOptions, EngineBuild
 from optc.backends.tvm.compiling.build import compiling, pack_weights
 from optc.backends.tvm.compiling.link import linker_command
 from optc.backends.tvm.engine_files import ENGINE_FILE
-from optc.backends.tvm.lowering.costs import costs_json, step_costs
+from optc.backends.tvm.lowering.costs import step_costs
 from optc.backends.tvm.lowering.lower_model import Lowered, lower_model
 from optc.backends.tvm.program import kernel_names
 from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
-from optc.backends.tvm_cuda.engine_data import RUNTIME_LIBRARY
+from optc.backends.tvm_cuda.engine_data import RUNTIME_LIBRARY, CudaEngineData, DeviceCode
 from optc.backends.tvm_cuda.images import image_file
 from optc.backends.tvm_cuda.limits import PEAKS, refusal
 from optc.backends.tvm_cuda.step_memory import step_range_values, with_step_memory
@@ -50,24 +49,23 @@ def build_engine(
         build_seconds=time.perf_counter() - started,
         weight_bytes=max((p.end for p in placed), default=0),
     )
-    images = {str(sm): image_file(sm) for sm in target.sm}
-    shared = {} if options.shared is None else {"shared": options.shared.folder}
-    data: dict[str, Any] = shared | {
-        "cuda": {
-            "images": images,
-            "digest": report.pop("digest"),
-            "range_values": step_range_values(program),
-            "kernels": list(kernel_names(program).values()),
-        },
-        "costs": costs_json(step_costs(lowered.program, PEAKS)),
-        "ffi": ffi_version(),
-        "weights": [p.to_json() for p in placed],
-    }
+    data = CudaEngineData(
+        shared="." if options.shared is None else options.shared.folder,
+        cuda=DeviceCode(
+            images={str(sm): image_file(sm) for sm in target.sm},
+            digest=report.pop("digest"),
+            range_values=step_range_values(program),
+            kernels=tuple(kernel_names(program).values()),
+        ),
+        costs=step_costs(lowered.program, PEAKS),
+        ffi=ffi_version(),
+        weights=tuple(placed),
+    )
     return EngineBuild(
-        files=(ENGINE_FILE, *images.values(), *dict.fromkeys((*files, *libraries))),
+        files=(ENGINE_FILE, *data.images.values(), *dict.fromkeys((*files, *libraries))),
         spec=lowered.spec,
         requires={FFI_PACKAGE: ffi_version()},
-        backend_data=data,
+        backend_data=to_builtins(data),
         report={**report, "zeros": lowered.sparse.to_json()},
         warnings=lowered.sparse.lines(),
     )

@@ -1,37 +1,48 @@
-"""What a CUDA engine's build writes into the manifest for its load, checked."""
+"""The part of the manifest that a build of a CUDA engine writes for its load."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from optc.artifact.files import EngineFiles
-from optc.artifact.jsonio import Fields
-from optc.backends.tvm.engine_data import EngineData, read_common
+from optc.backends.tvm.engine_data import EngineData
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.runtime_libs import LIBRARIES
-from optc.errors import ArtifactError
+from optc.foreign.typed_json import Positive, typed
 
 #: The CUDA part of TVM's runtime, beside `optc.backends.tvm.runtime_libs.LIBRARIES`.
 RUNTIME_LIBRARY = "libtvm_runtime_cuda.so"
+_Sm = Annotated[str, Meta(pattern=r"\A[0-9]{1,4}\Z")]
 
 
-@dataclass(frozen=True)
-class CudaEngineData(EngineData):
-    """Of a CUDA engine, whose libraries are its own.
+class DeviceCode(Struct, frozen=True, forbid_unknown_fields=True):
+    """The code of an engine that runs on a device.
 
     Attributes:
-        images: File of each compute capability's device code.
+        images: File of each compute capability's code.
         digest: Of its source.
         range_values: float32 values that ranges of attention take.
-        kernel: Name of one of its kernels.
+        kernels: Names of its kernels; at least one.
     """
 
-    images: dict[int, str]
+    images: Annotated[dict[_Sm, str], Meta(min_length=1)]
     digest: str
-    range_values: int
-    kernel: str
+    range_values: Positive
+    kernels: Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+class CudaEngineData(EngineData, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of a CUDA engine, whose libraries are its own."""
+
+    cuda: DeviceCode
+
+    @property
+    def images(self) -> dict[int, str]:
+        """File of each compute capability's device code."""
+        return {int(sm): name for sm, name in self.cuda.images.items()}
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -53,27 +64,7 @@ def read_data(data: Mapping[str, Any]) -> CudaEngineData:
     """The data that a build for CUDA wrote.
 
     Raises:
-        ArtifactError: A key is missing, of another type or out of range, weights overlap, or
-            another optc compiled the engine.
+        ArtifactError: A key is missing, unknown, of another type or out of range, or weights
+            overlap.
     """
-    f = Fields(data, "tvm-cuda engine: data")
-    return CudaEngineData(**read_common(f), **_cuda(f.child("cuda")))
-
-
-def _cuda(f: Fields) -> dict[str, Any]:
-    if "range_values" not in f.values:
-        raise ArtifactError(
-            "the engine's steps have other arguments: another optc compiled it",
-            where="tvm-cuda engine",
-            hint="compile the artifact again",
-        )
-    images = f.texts("images")
-    kernels = f.each("kernels", str)
-    if not images or not all(name.isascii() and name.isdigit() for name in images) or not kernels:
-        raise f.error("it names no device code")
-    return {
-        "images": {int(sm): name for sm, name in images.items()},
-        "digest": f.get("digest", str),
-        "range_values": f.count("range_values", 1),
-        "kernel": kernels[0],
-    }
+    return typed(data, CudaEngineData, "tvm-cuda engine: data")

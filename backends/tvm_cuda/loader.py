@@ -42,17 +42,17 @@ def load_engine(folder: Path, spec: StepInterface, data: dict[str, Any]) -> Cuda
     check_files(*(folder / name for name in mine), shared / WEIGHTS_FILE)
     ffi = start_runtime(folder, found.ffi)
     sm = best_image([*found.images], this_machine().sm[0])
-    register_image(found.digest, folder / found.images[sm])
+    register_image(found.cuda.digest, folder / found.images[sm])
     engine = folder / ENGINE_FILE
     vm = open_vm(ffi, engine, _CUDA_POOLED)
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     device = Device(ffi)
     mapped = MappedWeights(shared / WEIGHTS_FILE, found.weights)
-    weights = [device.copy_of(mapped.array(p.tensor.name)) for p in found.weights]
+    weights = [device.copy_of(mapped.array(p.name)) for p in found.weights]
     mapped.close()
     functions = {name: vm[name] for name in names}
-    results = Results(device, spec, found.range_values)
-    graphs = _graphs(ffi, device, engine, found.kernel)
+    results = Results(device, spec, found.cuda.range_values)
+    graphs = _graphs(ffi, device, engine, found.cuda.kernels[0])
     return CudaExecutable(device, functions, spec, weights, results, graphs)
 
 

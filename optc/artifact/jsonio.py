@@ -42,7 +42,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises:
         ArtifactError: Unreadable, not a JSON object, or JSON that is not safe to use
-            (`optc.safe_json`).
+            (`optc.safe_json`), such as an object that has a key twice.
     """
     where = str(path)
     try:
@@ -52,7 +52,7 @@ def read_json(path: Path) -> dict[str, Any]:
         problem = "is a symbolic link" if linked else f"cannot be read: {error.strerror}"
         raise ArtifactError(problem, where=where, hint=LINKS if linked else "") from error
     try:
-        value = parse_json(text)
+        value = parse_json(text, unique_keys=True)
     except JSONError as error:
         raise ArtifactError(
             f"is not JSON that can be used: {error}",

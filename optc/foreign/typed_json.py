@@ -6,6 +6,7 @@ a number has one. What no annotation says is checked in ``__post_init__``, which
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -29,6 +30,9 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 #: sha256 in hex.
 Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
+_MESSAGE = re.compile(r"(.*) - at (`key` in )?`\$([^`]*)`", re.DOTALL)
+_PATTERN = re.compile(r"`str` matching regex '\\\\A(.*)\\\\Z'")
+
 NEWER = "the artifact is of a newer optc, or damaged: copy it again or compile the model again"
 
 
@@ -48,13 +52,15 @@ def typed(value: object, kind: type[T], where: str, hint: str = NEWER) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        text = str(error)
-        problem, at, path = text.rpartition(" - at `$")
-        if not at:  # the value itself
-            problem, path = text, ""
-        place = path.removesuffix("`").removeprefix(".")
-        raise ArtifactError(
-            problem[:1].lower() + problem[1:].replace("`", "'"),
-            where=f"{where}: {place}" if place else where,
-            hint=hint,
-        ) from error
+        problem, place = _parts(str(error))
+        at = f"{where}: {place}" if place else where
+        raise ArtifactError(problem, where=at, hint=hint) from error
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The problem and the path in msgspec's message: ``Expected … - at `$.files[0].bytes` ``."""
+    found = _MESSAGE.fullmatch(text)
+    problem, of_key, path = found.groups() if found else (text, None, "")
+    problem = _PATTERN.sub(lambda m: f"text that matches {m[1]}", problem).replace("`", "'")
+    problem = problem[:1].lower() + problem[1:]
+    return f"{problem} as its key" if of_key else problem, path.removeprefix(".")

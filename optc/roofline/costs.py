@@ -6,22 +6,26 @@ the bytes that cannot be in a cache, weights and KV, and the arithmetic of matmu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from optc.artifact.jsonio import Fields
+from msgspec import Meta
+
 from optc.executable.executable import StepInterface
+from optc.foreign.typed_json import Count, typed
 from optc.runtime.metrics.step_workload import StepWorkload
 
 #: Amounts of work by name: ``1`` (once a step), ``T`` rows, ``R`` rows with logits and, for each
 #: KV group g, ``kv<g>`` tokens whose K and V are read, ``pairs<g>`` pairs of a row and a token.
 #: ``T:8of128`` are the experts that the rows choose, 8 of 128 each; ``R:8of128`` those with logits.
 Factors = Mapping[str, float]
-_KIND = re.compile("1|T|R|(kv|pairs)[0-9]+|(T|R):[0-9]+of[1-9][0-9]*")
+_KIND = r"\A(1|T|R|(kv|pairs)[0-9]+|(T|R):[0-9]+of[1-9][0-9]*)\Z"
+#: Bytes or operations by kind of work.
+Terms = Mapping[Annotated[str, Meta(pattern=_KIND)], Annotated[float, Meta(ge=0)]]
 #: Ceilings of arithmetic.
 PEAKS = ("int4", "int8", "fp4", "fp8", "fp16", "bf16", "fp32")
+Peak = Annotated[str, Meta(pattern=rf"\A({'|'.join(PEAKS)})\Z")]
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,10 @@ class KernelCost:
         shape: For a reader: ``NxK`` of a matmul, else empty.
     """
 
-    calls: int
-    peak: str
-    bytes: Mapping[str, float]
-    ops: Mapping[str, float]
+    calls: Count
+    peak: Peak
+    bytes: Terms
+    ops: Terms
     shape: str = ""
 
     def bytes_of(self, work: Factors) -> float:
@@ -64,7 +68,7 @@ class StepCosts:
         kernels: Costs by kernel name.
     """
 
-    peak: str
+    peak: Peak
     kernels: Mapping[str, KernelCost]
 
     def bytes_of(self, work: Factors) -> float:
@@ -88,12 +92,7 @@ class StepCosts:
         Raises:
             ArtifactError: They are not.
         """
-        f = Fields(data, "costs")
-        kernels = f.child("kernels")
-        return StepCosts(
-            f.choice("peak", PEAKS),
-            {name: _kernel(kernels.child(name)) for name in kernels.values},
-        )
+        return typed(data, StepCosts, "costs")
 
 
 def main_peak(kernels: Mapping[str, KernelCost]) -> str:
@@ -119,26 +118,6 @@ def step_work(
     work = StepWorkload(tuple(group.window for group in spec.groups))
     work.add_step(list(zip(new_rows, lengths, strict=True)), wanted)
     return work.factors()
-
-
-def _kernel(f: Fields) -> KernelCost:
-    return KernelCost(
-        f.count("calls"),
-        f.choice("peak", PEAKS),
-        _terms(f.child("bytes")),
-        _terms(f.child("ops")),
-        f.get("shape", str),
-    )
-
-
-def _terms(f: Fields) -> dict[str, float]:
-    terms: dict[str, float] = {}
-    for kind in f.values:
-        value = f.number(kind)
-        if value is None or value < 0 or not _KIND.fullmatch(kind):
-            raise f.error(f"{kind[:80]!r} is {value}, which is no cost")
-        terms[kind] = value
-    return terms
 
 
 def _all_of(kind: str) -> int:

@@ -120,3 +120,18 @@ def test_texts_and_keys() -> None:
         fields(k="z").choice("k", ["x", "y"])
     with pytest.raises(ArtifactError, match=f"'k' is '{'z' * 80}', none of x"):
         fields(k="z" * 1000).choice("k", ["x"])
+
+
+def test_what_is_not_safe_is_refused_with_its_file(tmp_path: Path) -> None:
+    for text, problem in (
+        ('{"a": 1, "a": 2}', "an object has the key 'a' twice"),
+        ('{"a": NaN}', "it holds NaN"),
+        ('{"a": 1e999}', "the number 1e999 is too large"),
+        (f'{{"a": {"9" * 5000}}}', "more digits than are read"),
+        (f'{{"a": {"[" * 101}{"]" * 101}}}', "nested more than 100 deep"),
+    ):
+        (tmp_path / "f").write_text(text)
+        with pytest.raises(ArtifactError, match=problem) as caught:
+            read_json(tmp_path / "f")
+        assert caught.value.where == str(tmp_path / "f")
+        assert "compile the model again" in caught.value.hint

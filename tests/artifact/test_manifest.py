@@ -164,7 +164,7 @@ def test_an_engine_of_tensors_has_no_step() -> None:
 
 PIECES = Pieces(1 << 20, ("01" * 32, "ab" * 32, "ff" * 32))
 LARGE = FileEntry("engines/target/large.bin", (2 << 20) + 1, "00" * 32, PIECES)
-_NO_DIGEST = "expected 'str' matching regex"
+_NO_DIGEST = "expected text that matches [0-9a-f]{64}"
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,8 @@ def test_what_a_compile_may_write_is_read() -> None:
     ("place", "other", "message"),
     [
         ("files.0.bytes", -1, r"files\[0\].bytes: expected 'int' >= 0"),
-        ("files.0.sha256", "00" * 31, r"files\[0\].sha256: expected 'str' matching"),
-        ("files.0.sha256", "AB" * 32, r"files\[0\].sha256: expected 'str' matching"),
+        ("files.0.sha256", "00" * 31, r"files\[0\].sha256: expected text that matches "),
+        ("files.0.sha256", "AB" * 32, r"files\[0\].sha256: expected text that matches "),
         ("engines.0.target.arch", "sm_9", "arch is 'sm_9', not sm_90 or sm_80.sm_89"),
         ("engines.0.target.arch", "sm_80+", "arch is 'sm_80.', not sm_90"),
         ("engines.0.target.kind", "npu", "kind is 'npu', not cpu or cuda"),

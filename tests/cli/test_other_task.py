@@ -16,7 +16,7 @@ UNKNOWN = "this optc knows no task 'image-classification'"
 @pytest.mark.parametrize("command", ["bench", "run", "verify"])
 def test_what_runs_engines_refuses_it(tmp_path: Path, optc: Optc, command: str) -> None:
     a = write_labels(tmp_path / "a").path
-    more = {"bench": [], "run": ["hello"], "verify": ["--gates", "--reference", a]}
+    more = {"bench": [], "run": ["--prompt", "hello"], "verify": ["--gates", "--reference", a]}
     done = optc(command, a, *more[command])
     assert done.code == UnavailableError.exit_code
     assert UNKNOWN in " ".join(done.err.split())

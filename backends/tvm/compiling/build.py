@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
+from msgspec import structs, to_builtins
 
 from optc.backend import BuildOptions, EngineBuild, SharedWeights
 from optc.backends.tvm.compiling.link import linker_command
-from optc.backends.tvm.engine_data import read_weights
+from optc.backends.tvm.engine_data import CpuEngineData, read_common
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
 from optc.backends.tvm.fingerprint import fingerprint
 from optc.backends.tvm.isa import Isa, isa_of
-from optc.backends.tvm.lowering.costs import costs_json, step_costs
+from optc.backends.tvm.lowering.costs import step_costs
 from optc.backends.tvm.lowering.given_logits import with_given_logits
 from optc.backends.tvm.lowering.lower_model import Lowered, lower_model
 from optc.backends.tvm.program import Program
@@ -114,7 +115,7 @@ def pack_weights(
         libraries, weights = copy_libraries(workdir), lowered.weights
         told = _told(weights)
         return (WEIGHTS_FILE, *libraries), write_weights(workdir / WEIGHTS_FILE, weights, told)
-    known = {p.tensor: p for p in read_weights(shared.data)}
+    known = {p.tensor: p for p in read_common(shared.data).weights}
     missing = [w for w in lowered.weights if any(t not in known for t in w.tensors)]
     if missing and not shared.partial:
         names = [t.name for weight in missing for t in weight.tensors if t not in known]
@@ -127,7 +128,7 @@ def pack_weights(
     if missing:
         files = (WEIGHTS_FILE,)
         own = write_weights(workdir / WEIGHTS_FILE, missing)
-        known |= {p.tensor: replace(p, own=True) for p in own}
+        known |= {p.tensor: structs.replace(p, own=True) for p in own}
     return files, [known[tensor] for weight in lowered.weights for tensor in weight.tensors]
 
 
@@ -150,14 +151,16 @@ def _backend_data(
     shared: SharedWeights | None,
     schedules: Schedules,
 ) -> dict[str, Any]:
-    data = {} if shared is None else {"shared": shared.folder}
-    return data | {
-        "features": list(isa.features),
-        "costs": costs_json(step_costs(lowered.program, isa.peaks)),
-        "ffi": ffi_version(),
-        "schedules": schedules_json(schedules),
-        "weights": [p.to_json() for p in placed],
-    }
+    data = CpuEngineData(
+        shared="." if shared is None else shared.folder,
+        features=tuple(isa.features),
+        costs=step_costs(lowered.program, isa.peaks),
+        ffi=ffi_version(),
+        schedules=schedules_json(schedules),
+        weights=tuple(placed),
+    )
+    plain: dict[str, Any] = to_builtins(data)
+    return plain
 
 
 @contextmanager

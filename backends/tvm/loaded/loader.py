@@ -54,7 +54,7 @@ def load_engine(
     if spec.samples:
         names.append("sample")
     functions = {name: vm[name] for name in names}
-    weight_names = [p.tensor.name for p in found.weights]
+    weight_names = [p.name for p in found.weights]
     replays = _replays(ffi, engine, "step")
     head_replays = _replays(ffi, engine, "medusa") if spec.accept_rates else None
     return TvmExecutable(ffi, functions, spec, weights, weight_names, replays, head_replays)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from optc.backends.tvm.program import Call, Dim, Program, Tensor, kernel_names
 from optc.backends.tvm.weights.weights_file import tensor_bytes
@@ -78,11 +78,6 @@ def step_costs(program: Program, peaks: Collection[str]) -> StepCosts:
             totals[names[call.key]].add(call, weights, peaks)
     kernels = {name: total.cost() for name, total in totals.items()}
     return StepCosts(main_peak(kernels), kernels)
-
-
-def costs_json(costs: StepCosts) -> dict[str, object]:
-    """The costs as JSON, read by `StepCosts.from_json`."""
-    return asdict(costs)
 
 
 def _peak(call: Call, peaks: Collection[str]) -> str:

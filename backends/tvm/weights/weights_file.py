@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from optc.backends.tvm.loaded.huge_pages import HugePageWriter, map_now
 from optc.backends.tvm.program import Tensor
 from optc.blas_threads import one_blas_thread
 from optc.errors import ArtifactError
+from optc.foreign.typed_json import Positive, Size
 from optc.target import usable_threads
 
 #: Every tensor starts at a multiple of this many bytes: kernels load whole cache lines.
@@ -49,26 +51,43 @@ class PackedWeight:
     pack: Callable[[int, int], Iterator[Chunk]]
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A tensor and where it starts in the file; ``own`` if that is the engine's own although it
-    reads another's, too."""
+class Placed(Struct, frozen=True, forbid_unknown_fields=True):
+    """A tensor, where it starts in the file, and which file that is.
 
-    tensor: Tensor
-    offset: int
+    Attributes:
+        name: As of `Tensor`.
+        dtype: As of `Tensor`; one of NumPy's numbers.
+        shape: In elements.
+        offset: A multiple of `ALIGNMENT`.
+        own: It lies in the engine's own file although the engine reads another's, too.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Positive, ...]
+    offset: Size
     own: bool = False
+
+    def __post_init__(self) -> None:
+        if np.dtype(self.dtype).kind not in "iuf":
+            raise ValueError(f"weights of {self.dtype[:80]!r}")
+        if self.offset % ALIGNMENT:
+            raise ValueError(f"the offset {self.offset} is no multiple of {ALIGNMENT}")
+
+    @classmethod
+    def of(cls, tensor: Tensor, offset: int) -> Placed:
+        """A tensor without symbolic dimensions at ``offset``."""
+        return cls(tensor.name, tensor.dtype, tuple(int(d) for d in tensor.shape), offset)
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor."""
+        return Tensor(self.name, self.dtype, self.shape)
 
     @property
     def end(self) -> int:
         """First byte behind the tensor."""
-        return self.offset + tensor_bytes(self.tensor)
-
-    def to_json(self) -> dict[str, Any]:
-        """The entry of the index, as `optc.backends.tvm.engine_data` reads it."""
-        tensor = self.tensor
-        shape = list(tensor.shape)  # as JSON reads it back
-        entry = {"name": tensor.name, "dtype": tensor.dtype, "shape": shape, "offset": self.offset}
-        return entry | ({"own": True} if self.own else {})
+        return self.offset + math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 def tensor_bytes(tensor: Tensor) -> int:
@@ -82,7 +101,7 @@ def place(weights: Sequence[PackedWeight]) -> list[Placed]:
     offset = 0
     for weight in weights:
         for tensor in weight.tensors:
-            placed.append(Placed(tensor, offset))
+            placed.append(Placed.of(tensor, offset))
             offset += -(-tensor_bytes(tensor) // ALIGNMENT) * ALIGNMENT
     return placed
 
@@ -131,7 +150,7 @@ def write_weights(
                         progress(size)
     for slot, position in zip(placed, chain.from_iterable(positions), strict=True):
         if position != slot.end:
-            raise RuntimeError(f"{slot.tensor.name}: packed {position - slot.end:+} bytes off")
+            raise RuntimeError(f"{slot.name}: packed {position - slot.end:+} bytes off")
     return placed
 
 
@@ -196,16 +215,15 @@ class MappedWeights:
                 f"cannot read the weights: {error.strerror}", where=path.name
             ) from error
         self._address = np.frombuffer(self._map, np.uint8).ctypes.data
-        self._placed = {p.tensor.name: p for p in placed}
+        self._placed = {p.name: p for p in placed}
 
     def array(self, name: str) -> Array:
         """The tensor ``name``. NumPy sees it as writable (DLPack refuses others); the pages are
         not."""
         slot = self._placed[name]
-        count = tensor_bytes(slot.tensor)
-        raw = (ctypes.c_uint8 * count).from_address(self._address + slot.offset)
-        flat = np.ctypeslib.as_array(raw).view(np.dtype(slot.tensor.dtype))
-        return flat.reshape([int(d) for d in slot.tensor.shape])
+        raw = (ctypes.c_uint8 * (slot.end - slot.offset)).from_address(self._address + slot.offset)
+        flat = np.ctypeslib.as_array(raw).view(np.dtype(slot.dtype))
+        return flat.reshape(slot.shape)
 
     def close(self) -> None:
         """Unmap; no array of this object may be used afterwards."""
@@ -226,7 +244,7 @@ class WeightFiles:
 
     def __init__(self, shared: Path, own: Path, placed: Sequence[Placed]) -> None:
         mine = [p for p in placed if p.own]
-        self._own = {p.tensor.name for p in mine}
+        self._own = {p.name for p in mine}
         self._files = [MappedWeights(shared, [p for p in placed if not p.own])]
         if mine:
             self._files.append(MappedWeights(own, mine))

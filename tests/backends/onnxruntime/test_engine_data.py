@@ -37,12 +37,13 @@ def test_both_files_must_be_listed(name: str) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({}, "the key 'release' is missing"),
-        ({**DATA, "provider": "x"}, "'provider' is 'x', none of CPUExecutionProvider"),
-        ({**DATA, "provider": ["x"]}, "'provider' is not str but list"),
-        ({**DATA, "release": 1.31}, "'release' is not str but float"),
-        ({**DATA, "release": "1.x"}, "'release' is '1.x', which is no release"),
-        ({**DATA, "release": "9" * 5000}, "which is no release"),
+        ({}, "missing required field 'provider'"),
+        ({**DATA, "provider": "x"}, "provider: expected text that matches .CPUExecutionProvider"),
+        ({**DATA, "provider": ["x"]}, "provider: expected 'str', got 'array'"),
+        ({**DATA, "release": 1.31}, "release: expected 'str', got 'float'"),
+        ({**DATA, "release": "1.x"}, "release: expected text that matches"),
+        ({**DATA, "release": "9" * 5000}, "release: expected text that matches"),
+        ({**DATA, "novelty": 1}, "object contains unknown field 'novelty'"),
         ({**DATA, "provider": "CUDAExecutionProvider"}, "for a cpu target and runs on CUDA"),
     ],
 )

@@ -105,9 +105,8 @@ def test_weights_cannot_be_written(engines: GetEngine) -> None:
     engine = engines("fp32")
     script = (
         "import sys, pathlib\n"
-        "from optc.backends.tvm.program import Tensor\n"
         "from optc.backends.tvm.weights.weights_file import MappedWeights, Placed\n"
-        "placed = [Placed(Tensor('w', 'float32', (4,)), 0)]\n"
+        "placed = [Placed('w', 'float32', (4,), 0)]\n"
         "MappedWeights(pathlib.Path(sys.argv[1]), placed).array('w')[0] = 1\n"
     )
     done = subprocess.run(

@@ -42,14 +42,15 @@ def test_every_file_of_a_cuda_engine_must_be_listed() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"images": {}}, "names no device code"),
-        ({"images": {"sm_90": "x"}}, "names no device code"),
-        ({"images": {"90": 1}}, "'90' is not str but int"),
+        ({"images": {}}, r"cuda.images: expected 'object' of length >= 1"),
+        ({"images": {"sm_90": "x"}}, r"cuda.images: expected text that matches .* as its key"),
+        ({"images": {"90": 1}}, r"cuda.images\[...\]: expected 'str', got 'int'"),
         ({"images": {"90": "/etc/passwd"}}, "'/etc/passwd', which the manifest does not list"),
-        ({"kernels": []}, "names no device code"),
-        ({"kernels": [1]}, "'kernels' holds int, not str"),
-        ({"range_values": 0}, "'range_values' is 0"),
-        ({"digest": None}, "'digest' is not str"),
+        ({"kernels": []}, r"cuda.kernels: expected 'array' of length >= 1"),
+        ({"kernels": [1]}, r"cuda.kernels\[0\]: expected 'str', got 'int'"),
+        ({"range_values": 0}, r"cuda.range_values: expected 'int' >= 1"),
+        ({"digest": None}, r"cuda.digest: expected 'str', got 'null'"),
+        ({"novelty": 1}, r"cuda: object contains unknown field 'novelty'"),
     ],
 )
 def test_data_of_cuda_that_no_build_writes(change: dict[str, Any], message: str) -> None:

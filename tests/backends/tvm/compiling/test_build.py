@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 
 from optc.backend import SharedWeights
 from optc.backends.tvm import BACKEND
@@ -83,7 +84,7 @@ def test_weights_of_any_engine_before_are_shared(owner: str, tmp_path: Path) -> 
     """Engines come in the order in which they were asked for: a CUDA engine may be the first."""
     lowered = lower_model(model_after(FUSED, SHAPE), parse_target("x86-64-v3"), OPTIONS)
     _, placed = build_module.pack_weights(lowered, tmp_path, None)
-    data = {"ffi": "1", "weights": [one.to_json() for one in placed]}
+    data = {"ffi": "1", "weights": to_builtins(placed)}
     data |= {"features": ["avx2"]} if owner == "tvm" else {"cuda": {"images": {}}}
     shared = SharedWeights(f"../{owner}", data)
     assert build_module.pack_weights(lowered, tmp_path / "other", shared) == ((), placed)
