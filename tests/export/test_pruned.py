@@ -44,7 +44,10 @@ def artifact_of(
     artifact = write_giving(folder, config, FUSED)
     layers = tuple(LayerKV(0, count, 12, 12, "float32") for count in heads)
     (engine,) = artifact.manifest.engines
-    engine = structs.replace(engine, interface=structs.replace(engine.spec, layers=layers))
+    (group,) = engine.spec.groups
+    groups = (structs.replace(group, layers=tuple(range(len(heads)))),)
+    step = structs.replace(engine.spec, layers=layers, groups=groups)
+    engine = structs.replace(engine, interface=step)
     passes = (artifact.manifest.passes[0], done, *artifact.manifest.passes[1:])
     manifest = structs.replace(artifact.manifest, engines=(engine,), passes=passes)
     return replace(artifact, manifest=manifest), engine
