@@ -44,7 +44,7 @@ def artifact_of(
     artifact = write_giving(folder, config, FUSED)
     layers = tuple(LayerKV(0, count, 12, 12, "float32") for count in heads)
     (engine,) = artifact.manifest.engines
-    groups = (structs.replace(engine.spec.groups[0], layers=tuple(range(len(heads)))),)
+    groups = (replace(engine.spec.groups[0], layers=tuple(range(len(heads)))),)
     step = structs.replace(engine.spec, layers=layers, groups=groups)
     engine = structs.replace(engine, interface=step)
     passes = (artifact.manifest.passes[0], done, *artifact.manifest.passes[1:])
