@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from optc.api import compile as compile
     from optc.api import plan as plan
     from optc.api import plan_ladder as plan_ladder
+    from optc.dim import Dim as Dim
     from optc.errors import ArtifactError as ArtifactError
     from optc.errors import BusyError as BusyError
     from optc.errors import EngineError as EngineError
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
     from optc.errors import UnsupportedError as UnsupportedError
     from optc.options import CompileOptions as CompileOptions
     from optc.runtime.engine import Engine as Engine
-    from optc.runtime.loader import load as load
+    from optc.runtime.load import load as load
     from optc.runtime.outputs import RequestOutput as RequestOutput
     from optc.runtime.params import SamplingParams as SamplingParams
     from optc.runtime.requests.generation_request import GenerationRequest as GenerationRequest
     from optc.runtime.requests.prompts import Chat as Chat
     from optc.runtime.settings import ServeSettings as ServeSettings
+    from optc.runtime.tensors.engine import TensorEngine as TensorEngine
+    from optc.runtime.tensors.engine import load_tensors as load_tensors
 
     __version__: str
 
@@ -52,6 +55,7 @@ _HOMES = {
     "compile": "optc.api",
     "plan": "optc.api",
     "plan_ladder": "optc.api",
+    "Dim": "optc.dim",
     "ArtifactError": "optc.errors",
     "BusyError": "optc.errors",
     "EngineError": "optc.errors",
@@ -64,19 +68,21 @@ _HOMES = {
     "UnsupportedError": "optc.errors",
     "CompileOptions": "optc.options",
     "Engine": "optc.runtime.engine",
-    "load": "optc.runtime.loader",
+    "load": "optc.runtime.load",
     "RequestOutput": "optc.runtime.outputs",
     "SamplingParams": "optc.runtime.params",
     "GenerationRequest": "optc.runtime.requests.generation_request",
     "Chat": "optc.runtime.requests.prompts",
     "ServeSettings": "optc.runtime.settings",
+    "TensorEngine": "optc.runtime.tensors.engine",
+    "load_tensors": "optc.runtime.tensors.engine",
 }
 
 
 #: What needs the packages of the ``compile`` extra.
 _COMPILING = frozenset({"compile", "plan", "plan_ladder"})
 #: What the modules of these import and do is there on Linux alone.
-_ON_LINUX = _COMPILING | {"load", "Engine"}
+_ON_LINUX = _COMPILING | {"load", "load_tensors", "Engine", "TensorEngine"}
 
 
 def __getattr__(name: str) -> object:

@@ -3,7 +3,7 @@ keywords instead of flags."""
 
 from __future__ import annotations
 
-from optc.driver.compiling.compile import compile as _compile
+from optc.driver.compile import compile as _compile
 from optc.driver.ladder.plan import plan_ladder as _plan_ladder
 from optc.driver.plan import plan as _plan
 from optc.options.error_keywords import keywords

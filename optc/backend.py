@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from optc.executable.executable import Executable, KVGroup, LayerKV, StepInterface
+from optc.executable.interface import Interface
+from optc.executable.tensors import TensorsExecutable
+from optc.executable.tensors_interface import TensorsInterface
 from optc.target import Target
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ class EngineBuild:
 
     Attributes:
         files: Paths relative to the work folder; all go into the artifact.
-        spec: Limits and KV shape of the engine.
+        spec: How the engine is called, with its limits and shapes.
         requires: Versions of runtime packages that load checks, e.g. ``apache-tvm-ffi``.
         backend_data: JSON of the backend's own, stored in the manifest and given back at load.
         report: Figures for report.json (times, bytes, kernel table); not part of the digest.
@@ -57,7 +60,7 @@ class EngineBuild:
     """
 
     files: tuple[str, ...]
-    spec: StepInterface
+    spec: Interface
     requires: dict[str, str]
     backend_data: dict[str, Any]
     report: dict[str, Any] = field(default_factory=dict)
@@ -252,6 +255,27 @@ class TensorsBackend(Protocol):
         Raises:
             optc.errors.UnavailableError: A package is missing that reads the engine's files.
         """
+        ...
+
+
+@runtime_checkable
+class TensorsBuilder(Protocol):
+    """A backend that builds engines of models of named tensors, too."""
+
+    def build_tensors(
+        self, model: ir.Model, interface: TensorsInterface, target: Target, workdir: Path
+    ) -> EngineBuild:
+        """Build a model in the form of batched tensors into files under ``workdir``; may change it.
+
+        Raises:
+            optc.errors.UnsupportedError: A node cannot be lowered; names it and why.
+        """
+        ...
+
+    def load_tensors(
+        self, folder: Path, interface: TensorsInterface, data: dict[str, Any], threads: int
+    ) -> TensorsExecutable:
+        """Load the engine whose files lie in ``folder``; must not import the compiler."""
         ...
 
 

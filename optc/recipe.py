@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 from optc import registry
 from optc.artifact.jsonio import canonical_json
 from optc.errors import InputError
+from optc.forms.batched import BatchedTensors
 from optc.forms.decoder import Exported
 from optc.options.user_text import read_user_text
 from optc.pipeline import registry as pass_registry
@@ -36,7 +37,10 @@ from optc.pipeline.entries import check_pass, read_pipeline, with_options
 from optc.pipeline.option_values import shortened
 from optc.pipeline.pipeline import MARKS, Pipeline
 from optc.suggest import near
+from optc.tasks.text_generation import TEXT_GENERATION
 
+#: The task of a recipe that names none.
+_TEXT = TEXT_GENERATION.name
 #: The bound of a gate that is reported without judging; alone, of all gates.
 NOT_JUDGED = "none"
 
@@ -50,6 +54,7 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
     name: str
     description: str = ""
+    task: str = _TEXT
     backend: str = "tvm"
     pipeline: list[Any]
     gates: dict[str, FiniteFloat | None] = {}
@@ -70,6 +75,7 @@ class Recipe:
         backend: Registry name of the backend.
         pipeline: Its passes.
         gates: Bounds by gate name; None is measured and reported, not judged.
+        task: Name of the task that it is for.
         for_engines: Options (``pass.option``) by the backends and kinds of target that want them;
             empty once they are applied (`for_kinds`).
     """
@@ -80,6 +86,7 @@ class Recipe:
     pipeline: Pipeline
     gates: Mapping[str, float | None]
     for_engines: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    task: str = _TEXT
 
     def for_kinds(self, kinds: Collection[str], chosen: Collection[str] = ()) -> Recipe:
         """The recipe for engines of these backends and kinds of target, all of which are built of
@@ -97,6 +104,7 @@ class Recipe:
         return {
             "name": self.name,
             "description": self.description,
+            "task": self.task,
             "backend": self.backend,
             "pipeline": [
                 {
@@ -130,7 +138,7 @@ def load_recipe(
     recipe = replace(recipe, pipeline=with_options(recipe.pipeline, _sets(sets), "--set"))
     _check_storable(recipe, "--set")
     recipe = _with_gates(recipe, gates)
-    recipe.pipeline.validate(Exported)
+    recipe.pipeline.validate(Exported if recipe.task == _TEXT else BatchedTensors)
     return recipe
 
 
@@ -179,12 +187,20 @@ def _parse(text: str, where: str) -> Recipe:
         pipeline=read_pipeline(read.pipeline, pass_registry, where),
         gates=read.gates,
         for_engines=read.for_engines,
+        task=_known_task(read.task, where),
     )
     for options in read.for_engines.values():
         _check_keys(options, f"{where}, for_engines")
         with_options(recipe.pipeline, options, f"{where}, for_engines")
     _check_storable(recipe, where)
     return recipe
+
+
+def _known_task(name: str, where: str) -> str:
+    known = registry.tasks()
+    if name not in known:
+        raise InputError(f"unknown task {name[:80]!r}", where=where, hint=near(name, list(known)))
+    return name
 
 
 def _check_storable(recipe: Recipe, where: str) -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from optc.artifact.files import EngineFiles
     from optc.backend import BuildOptions, EngineBuild, StoredTensor, Support
     from optc.executable.executable import Executable, StepInterface
+    from optc.executable.tensors import TensorsExecutable
+    from optc.executable.tensors_interface import TensorsInterface
     from optc.machine import Machine
     from optc.roofline.estimate import EngineEstimate
     from optc.target import Target
@@ -99,6 +101,26 @@ class OnnxRuntimeBackend:
         from optc.backends.onnxruntime.loader import load_engine
 
         return load_engine(folder, spec, data, threads)
+
+    def build_tensors(
+        self,
+        model: ir.Model,
+        interface: TensorsInterface,
+        target: Target,
+        workdir: Path,
+    ) -> EngineBuild:
+        """Build a model of named tensors (`optc.backend.TensorsBuilder`)."""
+        from optc.backends.onnxruntime.tensors import build_tensors
+
+        return build_tensors(model, interface, target, workdir)
+
+    def load_tensors(
+        self, folder: Path, interface: TensorsInterface, data: dict[str, Any], threads: int
+    ) -> TensorsExecutable:
+        """Load what `build_tensors` wrote."""
+        from optc.backends.onnxruntime.tensors import load_tensors
+
+        return load_tensors(folder, interface, data, threads)
 
     def open_lowered(self, model: Path, spec: StepInterface, threads: int) -> Executable:
         """Run what another backend lowered (`optc.backend.LoweredOnnxBackend`)."""

@@ -38,14 +38,7 @@ def load_engine(
     why = unusable(provider, found.release)
     if why:
         raise UnavailableError(why, where="onnxruntime engine")
-    for name in (MODEL_FILE, WEIGHTS_FILE):
-        if not (folder / name).is_file():
-            raise ArtifactError(
-                "the file is missing",
-                where=name,
-                hint="the artifact is incomplete: copy it again",
-            )
-    session = _open(folder / MODEL_FILE, provider, threads)
+    session = open_model(folder / MODEL_FILE, provider, threads)
     _check_spec(session, spec)
     memory = _memory(device_of(provider).kind)
     if spec.kv_layout == "paged":
@@ -69,8 +62,19 @@ def _check_spec(session: Any, spec: StepInterface) -> None:
         )
 
 
-def _open(model: Path, provider: str, threads: int) -> Any:
-    """A session on the model of an artifact."""
+def open_model(model: Path, provider: str, threads: int) -> Any:
+    """A session on the model of an artifact.
+
+    Raises:
+        ArtifactError: The model, or its weights beside it, are missing or damaged.
+    """
+    for path in (model, model.with_name(WEIGHTS_FILE)):
+        if not path.is_file():
+            raise ArtifactError(
+                "the file is missing",
+                where=path.name,
+                hint="the artifact is incomplete: copy it again",
+            )
     from onnxruntime.capi import onnxruntime_pybind11_state as ort
 
     try:

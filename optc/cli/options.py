@@ -14,6 +14,7 @@ from optc.cli.option_values import biases, count_or_auto, file_text, truth
 from optc.cli.valid_text import valid_text
 from optc.options.option import Option, flag_name, options_of
 from optc.sources.recognize import check_source
+from optc.sources.tensor_source import is_tensor_source
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
@@ -33,7 +34,18 @@ class _Model(click.Path):
         return super().convert(value, param, ctx)
 
 
+class _AnyModel(_Model):
+    """The same, or a model of named tensors."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or the text ``package.module:factory``."""
+        if isinstance(value, str) and is_tensor_source(value):
+            return value
+        return super().convert(value, param, ctx)
+
+
 MODEL = _Model(path_type=Path)
+ANY_MODEL = _AnyModel(path_type=Path)
 #: What click is told of each kind of value.
 _KINDS: dict[str, dict[str, Any]] = {
     "text": {},

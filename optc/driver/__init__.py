@@ -1,5 +1,5 @@
-"""The driver: one compile from a model folder to a proven artifact."""
+"""The driver: one compile from a model to a proven artifact."""
 
-from optc.driver.compiling.compile import compile
+from optc.driver.compile import compile
 
 __all__ = ["compile"]

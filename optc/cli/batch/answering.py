@@ -48,7 +48,7 @@ def answer_file(
         InputError: A file cannot be read or written, or holds other answers.
         EngineError: The engine failed; the same command goes on from there.
     """
-    from optc import load
+    from optc.runtime.loader import load
 
     source = InputFile.of(files.source)
     begun = _begun(files, source, reader, terms)

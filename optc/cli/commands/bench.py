@@ -186,10 +186,10 @@ def _check_room(options: _Options, room: int, context: int, warnings: list[str])
 
 
 def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]:
-    from optc import load
     from optc.artifact import Artifact
     from optc.bench.result import result_json
     from optc.bench.throughput import ROUNDS, bench, fit
+    from optc.runtime.loader import load
 
     rounds = options.rounds or ROUNDS
     with (

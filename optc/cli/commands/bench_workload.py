@@ -53,13 +53,13 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
         OptcError: The artifact, the workload or an option is wrong; the latter two are found
             before anything is loaded.
     """
-    from optc import load
     from optc.artifact import Artifact
     from optc.bench.replay import replay, warm_up
     from optc.bench.slo import parse_slo, shortfall
     from optc.bench.summary import summarize
     from optc.bench.workload import make_jobs, read_workload
     from optc.roofline.ceilings import sample
+    from optc.runtime.loader import load
 
     slo = None if traffic.slo is None else parse_slo(traffic.slo)
     arrivals = read_workload(traffic.spec, traffic.seed)

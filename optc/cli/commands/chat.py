@@ -68,10 +68,10 @@ def command(
     A message is a line, several that end with a backslash, or what stands between two lines of
     \"\"\". Ctrl-C stops an answer; /help lists commands; /exit or Ctrl-D ends.
     """
-    from optc import load
     from optc.cli.chat.conversation import Conversation
     from optc.cli.chat.reading import typed_line
     from optc.cli.chat.repl import converse
+    from optc.runtime.loader import load
 
     settings = ServeSettings(**{name: options.pop(name) for name in _SERVED})
     params = sampling_params(options, CHAT_DEFAULTS)

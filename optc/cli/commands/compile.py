@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ from optc.cli.judged.checks import gate_checks, gate_figures
 from optc.cli.judged.decisions import decision_tables
 from optc.cli.judged.ladder_tables import ladder_tables
 from optc.cli.judged.options import SummaryFiles, summary_options
-from optc.cli.options import MODEL, add_options
+from optc.cli.options import ANY_MODEL, add_options
 from optc.cli.output import (
     byte_text,
     command_seconds,
@@ -25,6 +26,7 @@ from optc.cli.output import (
 )
 from optc.cli.progress import progress_on_stderr
 from optc.cli.tables import engines_table, gates_tables, passes_table
+from optc.dim import parse_dim
 from optc.errors import GateError
 from optc.judging.decisions import decisions_of
 from optc.judging.summary import Summary
@@ -35,12 +37,29 @@ if TYPE_CHECKING:
 
 
 @click.command("compile", short_help="Compile a model folder into an artifact.")
-@click.argument("model", type=MODEL)
+@click.argument("model", type=ANY_MODEL)
 @add_options(CompileOptions)
+@click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=LEAST..MOST",
+    help="Sizes of a dimension of a model of named tensors; repeated.",
+)
+@click.option(
+    "--inputs",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.npz",
+    help="Inputs to judge such a model by [its example, or random ones]; repeated.",
+)
 @summary_options
 @json_option
 def command(as_json: bool, **options: Any) -> None:
-    """Compile MODEL, a Hugging Face folder or GGUF file, and prove the result against it.
+    """Compile MODEL and prove the result against it.
+
+    MODEL is a Hugging Face folder or name or a GGUF file of a decoder; or a model of named tensors:
+    a file .onnx or .pt2, or package.module:factory.
 
     Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not. With
     --recipe auto, finds the fastest or smallest of all recipes that hold what --gate asks for.
@@ -104,4 +123,5 @@ def _compile(**options: Any) -> Artifact:
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
         from optc.driver import compile as compile_model
 
-        return compile_model(options.pop("model"), progress=progress, **options)
+        dims = [parse_dim(text) for text in options.pop("dims")]
+        return compile_model(options.pop("model"), dims=dims, progress=progress, **options)

@@ -76,6 +76,12 @@ _SERVED = (
     metavar="FILE",
     help="Where answers to --input go; a run that was stopped goes on.",
 )
+@click.option(
+    "--inputs",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.npz",
+    help="Inputs by name, of a model of named tensors; --output FILE.npz keeps its outputs.",
+)
 @json_option
 def command(
     artifact: Path,
@@ -84,6 +90,7 @@ def command(
     parse_special: bool,
     timeout: float | None,
     adapter: Path | None,
+    inputs: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -92,8 +99,13 @@ def command(
     A single prompt streams to stdout; the figures follow on stderr. With --input and --output,
     each line of a file has its answer in another one.
     """
-    from optc import load
+    from optc.runtime.loader import load
 
+    if inputs is not None:
+        from optc.cli.tensors_run import run_tensors
+
+        run_tensors(artifact, inputs, answers, options["engine"], as_json)
+        return
     prompts = PromptOptions.taken(options)
     if (source is None) != (answers is None) or (source and not prompts.empty):
         raise click.UsageError("--input and --output go together, without prompts beside them")

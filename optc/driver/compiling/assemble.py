@@ -46,7 +46,7 @@ def assemble_manifest(
         source=Source(imported.name, imported.source_digest, imported.family, imported.config),
         recipe=options.recipe.to_json(),
         pipeline=lowered.spec,
-        passes=tuple(_entry(run) for run in lowered.runs),
+        passes=tuple(map(pass_entry, lowered.runs)),
         engines=tuple(built.entry for built in engines),
         tokenizer=tokenizer,
         files=files,
@@ -94,7 +94,8 @@ def assemble_report(
     }
 
 
-def _entry(run: PassRecord) -> PassEntry:
+def pass_entry(run: PassRecord) -> PassEntry:
+    """The manifest's entry of a pass that ran."""
     done = bool(run.report.count)
     return PassEntry(
         run.name,

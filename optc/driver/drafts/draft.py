@@ -147,7 +147,7 @@ def draft_limits(
 ) -> BuildOptions:
     """Limits of engines that draft for ``targets`` and are of a model of this context."""
     return BuildOptions(
-        max_context=min(max_context, *(built.build.spec.max_context for built in targets)),
+        max_context=min(max_context, *(built.entry.spec.max_context for built in targets)),
         max_ram_bytes=options.max_ram_bytes,
         tune=options.asked.tune,
         schedules=options.asked.schedules,

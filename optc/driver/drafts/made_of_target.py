@@ -112,7 +112,7 @@ class DraftMaker:
         model = self.lowered.reference.clone()
         lowered = lower_again(model, options)
         check_disk(lowered.model, self.writer)
-        limits = draft_limits(options, self.targets, self.targets[0].build.spec.max_context)
+        limits = draft_limits(options, self.targets, self.targets[0].entry.spec.max_context)
         builder = EngineBuilder(self.writer, options.engines)
         engines = builder.build_all(ROLE, model, lambda request: limits)
         if means_the_same(self.options.recipe, recipe):
@@ -167,7 +167,7 @@ class DraftMaker:
 
             windows = text_windows(
                 self.lowered.reference,
-                target.build.spec.max_context,
+                target.entry.spec.max_context,
                 self.tokenizer,
                 self.writer.folder,
                 self.options.asked.eval_text,

@@ -20,6 +20,7 @@ from optc.pipeline.entries import check_pass
 from optc.pipeline.phase import Effect
 from optc.recipe import Recipe, load_recipe
 from optc.recipe_additions import trims
+from optc.tasks.text_generation import TEXT_GENERATION
 
 #: Stands for all general recipes among the names of ``--ladder``.
 ALL = "all"
@@ -81,7 +82,8 @@ def is_general(recipe: Recipe) -> bool:
 def general_recipes(backend: str) -> list[str]:
     """Names of the general recipes for a backend; of one that no recipe names those of the backend
     of the default recipe, whose recipes adapt to the others (``for_engines``)."""
-    recipes = {name: load_recipe(name) for name in registry.recipe_files()}
+    loaded = {name: load_recipe(name) for name in registry.recipe_files()}
+    recipes = {name: r for name, r in loaded.items() if r.task == TEXT_GENERATION.name}
     named = {recipe.backend for recipe in recipes.values()}
     wanted = backend if backend in named else _default_backend()
     return [

@@ -24,6 +24,7 @@ from optc.recipe_additions import (
     with_hidden_states,
     with_medusa,
 )
+from optc.tasks.text_generation import TEXT_GENERATION
 
 #: Environment variable that names a cache folder where no option does.
 CACHE_VARIABLE = "OPTC_CALIBRATION_CACHE"
@@ -45,6 +46,13 @@ def resolve_recipe(source: Path, asked: CompileOptions) -> tuple[Recipe, Recipe,
     """
     _check_named(asked)
     loaded = load_recipe(asked.recipe, sets=asked.set, gates=asked.gate)
+    if loaded.task != TEXT_GENERATION.name:
+        raise InputError(
+            f"the recipe {loaded.name!r} is for the task {loaded.task!r}, and the model generates "
+            "text",
+            where="--recipe",
+            hint="optc recipes lists those for decoders, such as int8-fused",
+        )
     warnings: list[str] = []
     if asked.budget is not None:
         loaded = with_budget(loaded, measured_budget(asked.budget))

@@ -122,10 +122,10 @@ def _measure(a: Subject, b: Subject, wanted: _Speed) -> Sequence[Compared]:
     Raises:
         InputError: One of the two is no artifact, or the lengths do not fit.
     """
-    from optc import load
     from optc.bench.counts import parse_counts
     from optc.bench.interleaved import compare_speed
     from optc.bench.throughput import fit
+    from optc.runtime.loader import load
 
     for subject in (a, b):
         if subject.artifact is None:

@@ -1,0 +1,72 @@
+"""``optc run --inputs``: outputs of a model of named tensors."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+from optc.cli.output import print_json
+from optc.driver.tensors.samples import read_arrays
+from optc.errors import InputError
+from optc.runtime.tensors.engine import load_tensors
+
+Array = npt.NDArray[Any]
+
+
+def run_tensors(
+    artifact: Path, inputs: Path, output: Path | None, engine: str | None, as_json: bool
+) -> None:
+    """Run one file of inputs, and write or describe the outputs.
+
+    Args:
+        artifact: Its folder.
+        inputs: A ``.npz`` file.
+        output: Where outputs go; None only describes them.
+        engine: Name of the engine.
+        as_json: Print one JSON object.
+
+    Raises:
+        InputError: A file cannot be read or written, or inputs are not what the model takes.
+    """
+    with load_tensors(artifact, engine=engine) as loaded:
+        arrays = read_arrays(inputs)
+        started = time.perf_counter()
+        outputs = loaded.run(arrays)
+        seconds = time.perf_counter() - started
+        info = dict(loaded.info)
+    if output is not None:
+        _write(output, outputs)
+    described = {name: _described(array) for name, array in outputs.items()}
+    if as_json:
+        print_json("run", {"outputs": described, "seconds": seconds, "engine": info}, [])
+        return
+    for name, one in described.items():
+        click.echo(
+            f"{name}: {one['dtype']} {one['shape']}, {one['least']:.6g} to {one['most']:.6g}"
+        )
+
+
+def _described(array: Array) -> dict[str, Any]:
+    numbers = array.astype(np.float64)
+    least, most = (float(f(numbers)) if array.size else 0.0 for f in (np.min, np.max))
+    return {
+        "dtype": str(array.dtype),
+        "shape": list(array.shape),
+        "least": least,
+        "most": most,
+    }
+
+
+def _write(path: Path, outputs: dict[str, Array]) -> None:
+    try:
+        with path.open("wb") as file:
+            np.savez(file, **outputs)  # type: ignore[arg-type]  # its stub knows no such keywords
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {error.strerror or error}", where=str(path)
+        ) from error

@@ -1,0 +1,90 @@
+"""`compile`: any model, by what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+from optc.artifact import Artifact
+from optc.dim import Dim
+from optc.driver.compiling.compile import compile as compile_text
+from optc.errors import InputError
+from optc.options import CompileOptions
+from optc.options.keywords import CompileChanges
+from optc.options.option import with_changes
+from optc.progress import Progress, no_progress
+from optc.sources.tensor_source import TensorSource, is_tensor_source
+
+
+class AnyChanges(CompileChanges, total=False):
+    """Keywords of `compile`, those of models of named tensors last.
+
+    Attributes:
+        args, kwargs: An example of the arguments of a module's forward.
+        dynamic: Dimensions that differ from call to call, by argument and axis:
+            ``{"x": {0: optc.Dim("batch", 1, 64)}}``.
+        dims: Bounds of dimensions that have names already, as in an ONNX file.
+        inputs: Inputs to judge a model by: arrays by name, or ``.npz`` files; none are the example,
+            or random ones.
+    """
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    dynamic: Mapping[str, Mapping[int, Dim]]
+    dims: Sequence[Dim]
+    inputs: Sequence[str | Path | Mapping[str, Any]]
+
+
+_OF_TENSORS = ("args", "kwargs", "dynamic", "dims", "inputs")
+
+
+def compile(
+    model: Any,
+    recipe: str | Path | None = None,
+    output: str | Path | None = None,
+    *,
+    options: CompileOptions | None = None,
+    progress: Progress = no_progress,
+    **changes: Unpack[AnyChanges],
+) -> Artifact:
+    """Compile a model into an artifact and prove it against the source.
+
+    Args:
+        model: A decoder that generates text: a folder with config.json, safetensors and, usually, a
+            tokenizer, a GGUF file, or ``org/name`` or ``org/name@revision`` of the Hugging Face
+            Hub. Or a model of named tensors: a `torch.nn.Module`, a `torch.export.ExportedProgram`
+            or ``.pt2`` file, a model of onnx or onnx_ir or ``.onnx`` file, or
+            ``package.module:factory``, whose factory gives one of these, or a module and its args.
+        recipe, output: As in `CompileOptions`; here they need no name. The default recipe of models
+            of named tensors is ``tensors-fp32``.
+        options: What is asked for; None are the defaults.
+        progress: Told what goes on.
+        **changes: Fields of `CompileOptions` that differ from ``options``, and for models of named
+            tensors those of `AnyChanges`.
+
+    Raises:
+        InputError: Bad usage, model, recipe or output; nothing is left behind.
+        UnsupportedError: Something in the model is not recognized or cannot be lowered.
+        UnavailableError: A compiler or package is missing.
+        GateError: A gate failed; its ``details`` hold what was measured.
+        TypeError: There is no option of a name in ``changes``.
+    """
+    own = {name: changes.pop(name) for name in _OF_TENSORS if name in changes}  # type: ignore[misc]
+    if not is_tensor_source(model):
+        if given := next((name for name, value in own.items() if value), ""):
+            raise InputError(
+                "is for models of named tensors, and the model generates text",
+                where=given,
+                hint="leave it out; --max-context bounds the tokens of a decoder",
+            )
+        text = cast(CompileChanges, changes)
+        return compile_text(model, recipe, output, options=options, progress=progress, **text)
+    from optc.driver.tensors.compile import compile_tensors
+
+    named = {"recipe": recipe, "output": output}
+    stated = {name: value for name, value in named.items() if value is not None}
+    asked = with_changes(options or CompileOptions(), {**changes, **stated})
+    samples = [Path(one) if isinstance(one, str) else one for one in own.pop("inputs", ())]
+    source = TensorSource(model, **{name: value for name, value in own.items() if value})
+    return compile_tensors(source, samples, asked, progress)

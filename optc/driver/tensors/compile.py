@@ -1,0 +1,192 @@
+"""One compile of a model of named tensors: import, passes, build, gates, artifact."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optc.artifact import Artifact, ArtifactWriter, EngineEntry
+from optc.backend import SharedWeights, TensorsBuilder
+from optc.driver.compiling.built_engine import TARGET, BuiltEngine
+from optc.driver.compiling.engines import EngineTarget, parse_engines
+from optc.driver.compiling.memory import PeakMemory
+from optc.driver.compiling.options import limit_of
+from optc.driver.judging.judge import GatesFailedError
+from optc.driver.tensors.assemble import assemble_manifest, assemble_report
+from optc.driver.tensors.judge import judge_tensors
+from optc.driver.tensors.samples import Tensors, random_samples, read_samples
+from optc.errors import InputError, UnsupportedError
+from optc.importer.tensors.open import import_tensors
+from optc.options import CompileOptions
+from optc.progress import Progress, no_progress, telling
+from optc.recipe import Recipe, load_recipe
+from optc.sources.tensor_source import TensorSource
+from optc.store.local import store_root
+from optc.tasks.tensors import TENSORS_NAME
+
+if TYPE_CHECKING:
+    from optc.importer.tensors.imported import ImportedTensors
+    from optc.pipeline.record import PassRecord
+
+#: The recipe where none is named.
+DEFAULT_RECIPE = "tensors-fp32"
+#: Options of a compile that models of named tensors have, too.
+_TAKEN = frozenset(
+    {"recipe", "output", "backend", "target", "set", "gate"}
+    | {"no_gates", "force", "keep_failed", "max_ram", "dump_dir", "allow_unmeasured"}
+)
+
+
+def compile_tensors(
+    source: TensorSource,
+    samples: Sequence[Path | Tensors],
+    asked: CompileOptions,
+    progress: Progress = no_progress,
+) -> Artifact:
+    """Compile a model of named tensors into an artifact and prove it against its source.
+
+    Args:
+        source: The model.
+        samples: Inputs to judge it by: files of NumPy (``.npz``), or arrays by name. None are the
+            source's own example, or random ones, which a warning says.
+        asked: Of its options those count that do not concern text.
+        progress: Told what goes on.
+
+    Raises:
+        InputError: Bad usage, source, recipe, sample or output; nothing is left behind.
+        UnsupportedError: Something in the model cannot be captured or lowered.
+        UnavailableError: A package is missing.
+        GateError: A gate failed; its ``details`` hold what was measured.
+    """
+    started = time.perf_counter()
+    recipe = _recipe(asked)
+    engines = parse_engines(asked.backend, asked.target, recipe.backend)
+    output = asked.output or store_root() / f"{source.name}-{recipe.name}"
+    limit = limit_of(asked.max_ram)
+    with (
+        PeakMemory(limit) as memory,
+        ArtifactWriter(output, force=asked.force) as writer,
+    ):
+        compiling = _Compile(asked, recipe, engines, writer, memory, progress, started)
+        return compiling.run(source, samples)
+
+
+def _recipe(asked: CompileOptions) -> Recipe:
+    defaults = CompileOptions()
+    for one in fields(CompileOptions):
+        if one.name not in _TAKEN and getattr(asked, one.name) != getattr(defaults, one.name):
+            raise InputError(
+                "concerns decoders of text, and the model takes and gives named tensors",
+                where=f"--{one.name.replace('_', '-')}",
+                hint="leave it out",
+            )
+    named = DEFAULT_RECIPE if asked.recipe == defaults.recipe else asked.recipe
+    recipe = load_recipe(named, sets=asked.set, gates=asked.gate)
+    if recipe.task != TENSORS_NAME:
+        raise InputError(
+            f"the recipe {recipe.name!r} is for the task {recipe.task!r}",
+            where="--recipe",
+            hint=f"such as {DEFAULT_RECIPE} or encoder-int8",
+        )
+    return recipe
+
+
+@dataclass
+class _Compile:
+    """The stages, in order, and what they leave for the report."""
+
+    asked: CompileOptions
+    recipe: Recipe
+    engines: Sequence[EngineTarget]
+    writer: ArtifactWriter
+    memory: PeakMemory
+    progress: Progress
+    started: float
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(self, source: TensorSource, given: Sequence[Path | Tensors]) -> Artifact:
+        """All stages; returns the written artifact."""
+        with self._stage("import"):
+            imported = import_tensors(source)
+        warnings = list(imported.warnings)
+        samples = read_samples(given, imported.interface) or imported.samples
+        if not samples:
+            samples = random_samples(imported.interface)
+            warnings.append(
+                "the model is judged by random inputs: --inputs FILE.npz gives some such as it "
+                "will get"
+            )
+        original = imported.model.clone()
+        with self._stage("passes"), telling(self.progress):
+            runs = self.recipe.pipeline.run(imported.model)
+        with self._stage("build"):
+            built = [self._build(imported, request) for request in self.engines]
+        with self._stage("gates"):
+            judgement = judge_tensors(
+                self.recipe, imported, original, samples, built, self.writer, self.asked
+            )
+        return self._finish(imported, runs, built, judgement, warnings)
+
+    def _build(self, imported: ImportedTensors, request: EngineTarget) -> BuiltEngine:
+        started, folder = time.perf_counter(), f"engines/{request.name}"
+        if not isinstance(request.backend, TensorsBuilder):
+            raise UnsupportedError(
+                "builds no engines of models of named tensors",
+                where=f"backend {request.backend.name}",
+                hint="--backend onnxruntime does",
+            )
+        last = request is self.engines[-1]
+        model = imported.model if last else imported.model.clone()
+        place = self.writer.subfolder(folder)
+        build = request.backend.build_tensors(model, imported.interface, request.target, place)
+        entry = EngineEntry(
+            name=request.name,
+            role=TARGET,
+            backend=request.backend.name,
+            target=request.target,
+            requires=build.requires,
+            interface=build.spec,
+            data=build.backend_data,
+            folder=folder,
+            files=build.files,
+        )
+        weights = SharedWeights(f"../{request.name}", build.backend_data)
+        return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
+
+    def _finish(
+        self,
+        imported: ImportedTensors,
+        runs: Sequence[PassRecord],
+        built: Sequence[BuiltEngine],
+        judgement: Any,
+        warnings: Sequence[str],
+    ) -> Artifact:
+        files = self.writer.hashed_files()
+        copied = self.writer.store_once(files)
+        manifest = assemble_manifest(self.recipe, imported, runs, built, judgement, files)
+        self.memory.sample()
+        self.seconds["total"] = time.perf_counter() - self.started
+        report = assemble_report(built, runs, judgement, files, copied, self.seconds)
+        report["peak_anon_bytes"] = self.memory.peak_bytes
+        report["warnings"] = [*warnings, *_told(runs), *judgement.warnings]
+        if judgement.failed:
+            keep = self.asked.keep_failed
+            kept = self.writer.keep_failed(manifest, report) if keep else None
+            raise GatesFailedError(judgement, report, kept)
+        return self.writer.commit(manifest, report)
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        self.progress(name, 0, 0)
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
+
+
+def _told(runs: Sequence[PassRecord]) -> list[str]:
+    found = [run.warning for run in runs if run.warning]
+    return found + [f"pass {run.name}: {text}" for run in runs for text in run.report.warnings]

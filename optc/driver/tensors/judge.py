@@ -1,0 +1,137 @@
+"""The gates of engines of named tensors."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from optc import registry
+from optc.artifact import ArtifactWriter
+from optc.backend import TensorsBuilder
+from optc.driver.compiling.built_engine import BuiltEngine
+from optc.driver.judging.judge import Judgement, not_judged
+from optc.errors import EngineError, InputError, UnsupportedError
+from optc.gates.measure import GateResult, is_open
+from optc.gates.tensors.measure import measure_tensors
+from optc.machine import this_machine
+from optc.options import CompileOptions
+from optc.runtime.tensors.engine import open_folder
+from optc.target import parse_target, usable_threads
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from optc.executable.tensors import TensorsExecutable
+    from optc.importer.tensors.imported import ImportedTensors
+    from optc.recipe import Recipe
+
+Array = npt.NDArray[Any]
+Tensors = Mapping[str, Array]
+
+
+def judge_tensors(
+    recipe: Recipe,
+    imported: ImportedTensors,
+    original: ir.Model,
+    samples: Sequence[Tensors],
+    engines: Sequence[BuiltEngine],
+    writer: ArtifactWriter,
+    asked: CompileOptions,
+) -> Judgement:
+    """Measure the recipe's gates through every engine that runs here.
+
+    Args:
+        recipe: Its gates count.
+        imported: With the source's own outputs, if it can give them.
+        original: The graph as imported, for the baseline; it is built, and so changed.
+        samples: Inputs.
+        engines: Built under ``writer``.
+        writer: Of the artifact.
+        asked: Whether gates are wanted, and may be left unmeasured.
+    """
+    if asked.no_gates:
+        return not_judged(recipe.gates, engines)
+    threads = usable_threads()
+    with tempfile.TemporaryDirectory(dir=writer.folder.parent, prefix=".baseline-") as folder:
+        baseline = _baseline(original, imported, Path(folder), threads)
+        _check_samples(baseline, samples)
+        reference = _Kept(imported.reference or baseline.run)
+        verdicts: list[GateResult] = []
+        for built in engines:
+            reason = this_machine().misfit(built.request.target)
+            if reason:
+                verdicts += _unmeasured(recipe.gates, reason, built.entry.name)
+                continue
+            engine = open_folder(writer.folder / built.entry.folder, built.entry, threads)
+            verdicts += measure_tensors(
+                engine.run, reference, baseline.run, samples, recipe.gates, built.entry.name
+            )
+            engine.close()
+        baseline.close()
+    strict = not (asked.allow_unmeasured or asked.keep_failed)
+    failed = [one for one in verdicts if one.passed is False or (strict and is_open(one))]
+    shown = tuple(one for one in verdicts if one.value is not None or one.bound is not None)
+    facts = {
+        "samples": len(samples),
+        "reference": "source" if imported.reference else "float32 graph in ONNX Runtime",
+    }
+    return Judgement(shown, measured=True, failed=tuple(failed), facts=facts)
+
+
+def _check_samples(baseline: TensorsExecutable, samples: Sequence[Tensors]) -> None:
+    """Refuse samples that the model itself does not take, such as images of an odd size.
+
+    Raises:
+        InputError: One is none.
+    """
+    for index, sample in enumerate(samples):
+        try:
+            baseline.run(sample)
+        except EngineError as error:
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in sample.items())
+            raise InputError(
+                f"the model does not take sample {index} ({shapes}): {error.message}",
+                where="--inputs",
+                hint="--inputs FILE.npz gives inputs that it takes; --dim NAME=LEAST..MOST bounds "
+                "the sizes of a dimension",
+            ) from error
+
+
+@dataclass
+class _Kept:
+    """Outputs of the reference, computed once for each sample."""
+
+    run: Any
+
+    def __post_init__(self) -> None:
+        self._found: dict[int, Tensors] = {}
+
+    def __call__(self, sample: Tensors) -> Tensors:
+        """Outputs for a sample that stays alive."""
+        if id(sample) not in self._found:
+            self._found[id(sample)] = self.run(sample)
+        return self._found[id(sample)]
+
+
+def _baseline(
+    original: ir.Model, imported: ImportedTensors, folder: Path, threads: int
+) -> TensorsExecutable:
+    """The graph as it was imported, in ONNX Runtime on the CPU."""
+    backend = registry.backend("onnxruntime")
+    if not isinstance(backend, TensorsBuilder):
+        raise UnsupportedError("runs no models of named tensors", where="backend onnxruntime")
+    target = parse_target("native")
+    build = backend.build_tensors(original, imported.interface, target, folder)
+    return backend.load_tensors(folder, imported.interface, build.backend_data, threads)
+
+
+def _unmeasured(bounds: Mapping[str, float | None], reason: str, engine: str) -> list[GateResult]:
+    return [
+        GateResult(name, None, bound, None, "none", reason, engine)
+        for name, bound in bounds.items()
+    ]

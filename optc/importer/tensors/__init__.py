@@ -1,0 +1,1 @@
+"""Imports models that take and give named tensors: PyTorch modules, programs and ONNX files."""

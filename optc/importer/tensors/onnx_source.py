@@ -1,0 +1,107 @@
+"""ONNX models: files, protocol buffers and models of onnx_ir."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from optc.dim import Dim
+from optc.errors import InputError, UnsupportedError
+from optc.importer.tensors.imported import ImportedTensors, digest_of
+from optc.importer.tensors.interface import describe
+
+#: The standard operators' version that passes know; older models are converted, as far as ONNX can.
+OPSET = 18
+#: A protocol buffer holds no more.
+_MOST_BYTES = (1 << 31) - 1
+_STANDARD = ("", "ai.onnx")
+
+
+def import_onnx(
+    source: Path | onnx.ModelProto | ir.Model, name: str, dims: Iterable[Dim] = ()
+) -> ImportedTensors:
+    """The model of an ONNX file; weights beside the file stay there, and are read when needed.
+
+    Args:
+        source: A file, or a model in memory, which is not changed.
+        name: Of the model.
+        dims: Bounds of its dynamic dimensions, by the names that they have in it.
+
+    Raises:
+        InputError: The file is no model, or its weights lie outside of its folder.
+        UnsupportedError: It is of an opset that cannot be converted.
+    """
+    model = _read(source)
+    initializers = model.graph.initializers
+    for value in [v for v in model.graph.inputs if v.name in initializers]:
+        model.graph.inputs.remove(value)  # as before IR version 4 weights were inputs, too
+    model = _converted(model, name)
+    interface = describe(model, dims)
+    return ImportedTensors(model, interface, name, digest_of(model))
+
+
+def _read(source: Path | onnx.ModelProto | ir.Model) -> ir.Model:
+    if isinstance(source, ir.Model):
+        return source.clone()
+    if isinstance(source, onnx.ModelProto):
+        return ir.from_proto(source)
+    where = str(source)
+    try:
+        model = ir.load(source)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", where=where) from error
+    except Exception as error:  # protocol buffers and onnx_ir raise what they like at broken files
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(
+            f"is no ONNX model: {reason}", where=where, hint="export the model again"
+        ) from error
+    _check_external(model, source.parent.resolve(), where)
+    return model
+
+
+def _check_external(model: ir.Model, folder: Path, where: str) -> None:
+    """Refuse weights in files outside of the model's folder, which a file must not name."""
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if not isinstance(tensor, ir.ExternalTensor):
+            continue
+        path = (folder / tensor.location).resolve()
+        if not path.is_relative_to(folder):
+            raise InputError(
+                f"the weight {value.name!r} lies outside of the model's folder: {tensor.location}",
+                where=where,
+                hint="keep the files of a model in one folder",
+            )
+        end = (tensor.offset or 0) + (tensor.length or 0)
+        if not path.is_file() or path.stat().st_size < end:
+            raise InputError(
+                f"the file {tensor.location} of the weight {value.name!r} is missing or too short",
+                where=where,
+                hint="copy the model with all files beside it",
+            )
+
+
+def _converted(model: ir.Model, name: str) -> ir.Model:
+    version = next((model.opset_imports[d] for d in _STANDARD if d in model.opset_imports), None)
+    if version is None or version >= OPSET:
+        return model
+    if sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value) > (
+        _MOST_BYTES
+    ):
+        raise UnsupportedError(
+            f"it is of opset {version}, and too large for ONNX's converter",
+            where=name,
+            hint=f"export it with opset {OPSET} or later",
+        )
+    try:
+        proto = onnx.version_converter.convert_version(ir.to_proto(model), OPSET)
+    except Exception as error:  # the converter raises RuntimeErrors of its C++ part
+        raise UnsupportedError(
+            f"it is of opset {version}, which ONNX does not convert: {str(error).splitlines()[0]}",
+            where=name,
+            hint=f"export it with opset {OPSET} or later",
+        ) from error
+    return ir.from_proto(proto)

@@ -1,0 +1,248 @@
+"""PyTorch modules and exported programs become ONNX graphs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from optc.dim import MOST, Dim
+from optc.errors import InputError, UnsupportedError
+from optc.importer.tensors.imported import ImportedTensors, Tensors, digest_of
+from optc.importer.tensors.interface import describe
+from optc.importer.tensors.signature import signature_hint
+
+OPSET = 23
+_LOGGERS = ("torch.onnx", "torch.export", "torch._export", "onnxscript", "torch.fx")
+#: Dimensions of an argument that differ from call to call.
+Dynamic = Mapping[str, Mapping[int, Dim]]
+
+
+def import_module(
+    module: torch.nn.Module,
+    name: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dynamic: Dynamic,
+) -> ImportedTensors:
+    """A module as a graph, its example as a sample, and itself as the reference.
+
+    Args:
+        module: Evaluated, not trained: it is put into that mode while it is exported.
+        name: Of the model.
+        args, kwargs: An example of forward's arguments.
+        dynamic: By the name of an argument and the axis.
+
+    Raises:
+        InputError: There is no example, or it does not suit the module.
+        UnsupportedError: PyTorch cannot capture the module.
+    """
+    if not args and not kwargs:
+        raise InputError(
+            "there is no example of the module's inputs", where=name, hint=signature_hint(module)
+        )
+    training = module.training
+    module.eval()
+    try:
+        with _quiet(), torch.no_grad():
+            shapes = _dynamic_shapes(module, args, kwargs, dynamic)
+            program = torch.export.export(
+                module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False
+            )
+    except Exception as error:  # what a module's own code or the export raises
+        raise UnsupportedError(
+            f"PyTorch cannot export the module: {_first_line(error)}",
+            where=name,
+            hint=signature_hint(module),
+        ) from error
+    finally:
+        module.train(training)
+    return import_program(program, name, dynamic, (args, kwargs))
+
+
+def read_program(path: Path) -> ExportedProgram:
+    """The program in a ``.pt2`` file.
+
+    Raises:
+        InputError: It is none, or it has weights that only pickle reads, which can run any code.
+    """
+    try:
+        _refuse_pickles(path)
+        return torch.export.load(path)
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+    except Exception as error:  # torch and zipfile raise what they like at broken files
+        raise InputError(
+            f"is no exported program: {_first_line(error)}",
+            where=str(path),
+            hint="write it with torch.export.save",
+        ) from error
+
+
+def import_program(
+    program: ExportedProgram, name: str, dynamic: Dynamic | None = None, example: Any = None
+) -> ImportedTensors:
+    """An exported program as a graph; its example is a sample.
+
+    Args:
+        program: Its dynamic dimensions are called after the first input that has them, and the
+            axis, as ``x_0``.
+        name: Of the model.
+        dynamic: Other names of them, by input and axis.
+        example: Arguments and keywords; None are those that the program was exported with.
+
+    Raises:
+        UnsupportedError: An operator of it has no translation.
+    """
+    example = example or program.example_inputs
+    try:
+        with _quiet():
+            exported = torch.onnx.export(program, dynamo=True, opset_version=OPSET, verbose=False)
+    except Exception as error:  # the exporter raises what its translations raise
+        raise UnsupportedError(
+            f"PyTorch cannot translate the program to ONNX: {_first_line(error)}", where=name
+        ) from error
+    assert exported is not None
+    model = exported.model
+    dims = _name_dims(model, program, dynamic or {})
+    _name_outputs(model, program)
+    interface = describe(model, dims)
+    names = [one.name for one in interface.inputs]
+    samples = () if example is None else (_flat(names, example),)
+    run = program.module()
+
+    def reference(inputs: Tensors) -> Tensors:
+        tensors = [torch.from_numpy(inputs[key]) for key in names]
+        call, keywords = pytree.tree_unflatten(
+            _with_constants(tensors, example), pytree.tree_flatten(example)[1]
+        )
+        with torch.no_grad():
+            found = pytree.tree_leaves(run(*call, **keywords))
+        wanted = [one.name for one in interface.outputs]
+        arrays = [one.numpy() for one in found if isinstance(one, torch.Tensor)]
+        return dict(zip(wanted, arrays, strict=True))
+
+    usable = example is not None
+    digest = digest_of(model)
+    return ImportedTensors(model, interface, name, digest, samples, reference if usable else None)
+
+
+def _with_constants(tensors: Sequence[torch.Tensor], example: Any) -> list[Any]:
+    """The leaves of ``example``, tensors in it replaced in order."""
+    given = iter(tensors)
+    leaves = pytree.tree_leaves(example)
+    return [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+
+def _flat(names: Sequence[str], example: Any) -> Tensors:
+    leaves = [one for one in pytree.tree_leaves(example) if isinstance(one, torch.Tensor)]
+    return {name: one.detach().numpy() for name, one in zip(names, leaves, strict=True)}
+
+
+def _dynamic_shapes(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Dynamic
+) -> dict[str, Any] | None:
+    """As `torch.export.export` wants them, for every argument that is given."""
+    if not dynamic:
+        return None
+    import inspect
+
+    bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    unknown = [name for name in dynamic if name not in bound]
+    if unknown:
+        raise InputError(
+            f"forward is given no argument {unknown[0]!r}",
+            where="dynamic",
+            hint=f"it is given {', '.join(bound)}",
+        )
+    made = {
+        d.name: torch.export.Dim(d.name, min=d.least, max=d.most)
+        for axes in dynamic.values()
+        for d in axes.values()
+    }
+    return {
+        name: {axis: made[d.name] for axis, d in dynamic[name].items()} if name in dynamic else None
+        for name in bound
+    }
+
+
+def _name_dims(model: ir.Model, program: ExportedProgram, dynamic: Dynamic) -> list[Dim]:
+    """Call dimensions as the user did, or after the first input that has them: the export calls
+    them after its own symbols."""
+    bounds = {str(symbol): one for symbol, one in program.range_constraints.items()}
+    names: dict[str, str] = {}
+    for value in model.graph.inputs:
+        for axis, dim in enumerate(value.shape or ()):
+            if not isinstance(dim, int):
+                given = dynamic.get(str(value.name), {}).get(axis)
+                own = f"{value.name}_{axis}" if given is None else given.name
+                names.setdefault(str(dim.value), own)
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        if value.shape is not None:
+            called = [d if isinstance(d, int) else names.get(str(d.value), d) for d in value.shape]
+            value.shape = ir.Shape(called)
+    return [
+        Dim(own, max(0, int(bounds[symbol].lower)), int(min(bounds[symbol].upper, MOST)))
+        for symbol, own in names.items()
+        if symbol in bounds
+    ]
+
+
+def _name_outputs(model: ir.Model, program: ExportedProgram) -> None:
+    """Call outputs by the keys of the results, ``output`` where there is one without a key."""
+    spec = program.call_spec.out_spec
+    if spec is None or spec.num_leaves != len(model.graph.outputs):
+        return
+    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    taken = {str(value.name) for value in model.graph.inputs}
+    for path, index in pytree.tree_flatten_with_path(tree)[0]:
+        text = "_".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
+        name = text if text and not text[0].isdigit() else f"output_{text}" if text else "output"
+        model.graph.outputs[index].name = f"{name}_out" if name in taken else name
+
+
+def _refuse_pickles(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if not name.endswith(("_weights_config.json", "_constants_config.json")):
+                continue
+            entries = json.loads(archive.read(name)).get("config", {})
+            pickled = [key for key, entry in entries.items() if entry.get("use_pickle")]
+            if pickled:
+                raise InputError(
+                    f"{pickled[0]!r} is pickled, and reading a pickle can run any code",
+                    where=str(path),
+                    hint="save a program whose weights are plain tensors",
+                )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the notes of PyTorch's exporters, which are about their own code."""
+    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for name in _LOGGERS:
+                logging.getLogger(name).setLevel(logging.ERROR)
+            yield
+        finally:
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)

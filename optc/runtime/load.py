@@ -1,0 +1,44 @@
+"""`load`: an artifact as its task shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from optc.artifact.artifact import read_manifest
+from optc.runtime import loader
+from optc.runtime.settings import ServeSettings
+from optc.tasks.tensors import TENSORS_NAME
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from optc.runtime.engine import Engine
+    from optc.runtime.keywords import ServeChanges
+
+
+def load(
+    path: str | Path, settings: ServeSettings | None = None, **changes: Unpack[ServeChanges]
+) -> Engine:
+    """Load an artifact.
+
+    A decoder becomes an `optc.Engine`, which generates text. A model of named tensors becomes an
+    `optc.TensorEngine`: for type checkers, `optc.load_tensors` gives the same.
+
+    Args:
+        path: The artifact's folder.
+        settings: How it serves; None are the defaults.
+        **changes: Fields of `ServeSettings` that differ from ``settings``.
+
+    Raises:
+        ArtifactError: Not an artifact, or damaged; names the file.
+        UnavailableError: No engine can be loaded here; gives the reason against each.
+        InputError: There is no such ``engine``, a setting is not usable, or a draft model is
+            missing or does not fit.
+        TypeError: There is no setting of a name in ``changes``.
+    """
+    if read_manifest(Path(path)).task.face == TENSORS_NAME:
+        from optc.runtime.tensors.engine import load_tensors
+
+        return cast("Engine", load_tensors(path, settings, **changes))
+    return loader.load(path, settings, **changes)

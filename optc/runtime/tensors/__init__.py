@@ -1,0 +1,1 @@
+"""Runs engines of named tensors."""

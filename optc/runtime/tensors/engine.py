@@ -1,0 +1,163 @@
+"""`TensorEngine`: a loaded model that takes and gives named tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy.typing as npt
+
+from optc import registry
+from optc.artifact import Artifact, EngineEntry
+from optc.backend import TensorsBuilder
+from optc.errors import RequestError, UnsupportedError
+from optc.executable.tensors import TensorsExecutable
+from optc.executable.tensors_interface import TensorsInterface, TensorSpec
+from optc.options.option import with_changes
+from optc.runtime.settings import ServeSettings
+from optc.runtime.tensors.inputs import checked_inputs
+from optc.target import usable_threads
+
+Array = npt.NDArray[Any]
+
+
+class TensorEngine:
+    """A model of named tensors; calls of several threads run side by side.
+
+        engine = optc.load("artifacts/resnet-tensors-fp32")
+        outputs = engine(images)            # by position, or by name: engine(x=images)
+        outputs["logits"]
+
+    Attributes:
+        info: The engine's name, backend and target, and why others were not taken.
+    """
+
+    def __init__(
+        self, executable: TensorsExecutable, interface: TensorsInterface, info: Mapping[str, Any]
+    ) -> None:
+        self._executable: TensorsExecutable | None = executable
+        self._interface = interface
+        self.info = info
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Names, types and dimensions of the inputs, in order."""
+        return self._interface.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Names, types and dimensions of the outputs, in order."""
+        return self._interface.outputs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Array]:
+        """Outputs by name for inputs by position or by name.
+
+        Raises:
+            RequestError: An input is missing, given twice, or of another type or shape.
+        """
+        names = [one.name for one in self.inputs]
+        if len(args) > len(names):
+            raise RequestError(
+                f"{len(args)} inputs are given, and there are {len(names)}", where="inputs"
+            )
+        given = dict(zip(names, args, strict=False))
+        if twice := given.keys() & kwargs.keys():
+            raise RequestError(f"the input {min(twice)!r} is given twice", where="inputs")
+        return self.run({**given, **kwargs})
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Outputs by name for inputs by name: arrays of NumPy, or of a library that speaks DLPack.
+
+        Raises:
+            RequestError: An input is missing, or of another type or shape, or the engine is closed.
+        """
+        if self._executable is None:
+            raise RequestError("the engine is closed", where="inputs", hint="load it again")
+        return self._executable.run(checked_inputs(inputs, self._interface, "inputs"))
+
+    def close(self) -> None:
+        """Free the engine."""
+        if self._executable is not None:
+            self._executable.close()
+        self._executable = None
+
+    def __enter__(self) -> Self:
+        """The engine, which is closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Names of inputs and outputs."""
+        sides = [", ".join(one.name for one in side) for side in (self.inputs, self.outputs)]
+        return f"<optc.TensorEngine {sides[0]} -> {sides[1]}>"
+
+
+def load_tensors(
+    path: str | Path, settings: ServeSettings | None = None, **changes: Any
+) -> TensorEngine:
+    """Load an artifact whose model takes and gives named tensors.
+
+    Args:
+        path: The artifact's folder.
+        settings, **changes: Of `ServeSettings` these count: ``engine``, ``threads``, ``verify``.
+
+    Raises:
+        ArtifactError: Not an artifact, or damaged; names the file.
+        UnavailableError: No engine can be loaded here; gives the reason against each.
+        InputError: There is no such ``engine``.
+        UnsupportedError: The artifact's model is a decoder.
+    """
+    settings = with_changes(settings or ServeSettings(), changes)
+    artifact = Artifact.open(path, "size")
+    with artifact.contents_checked(settings.verify):
+        choice = artifact.choose(name=settings.engine)
+    executable = open_tensors(artifact, choice.entry, settings.threads or usable_threads())
+    info = {
+        "name": choice.entry.name,
+        "backend": choice.entry.backend,
+        "target": choice.entry.target.name,
+        "rejected": {other.name: other.reason for other in choice.rejected},
+    }
+    return TensorEngine(executable, interface_of(choice.entry), info)
+
+
+def open_tensors(artifact: Artifact, entry: EngineEntry, threads: int) -> TensorsExecutable:
+    """The loaded engine of an entry; raises as `load_tensors`."""
+    return open_folder(artifact.path / entry.folder, entry, threads)
+
+
+def open_folder(folder: Path, entry: EngineEntry, threads: int) -> TensorsExecutable:
+    """The loaded engine whose files lie in ``folder``; raises as `load_tensors`."""
+    interface = interface_of(entry)
+    backend = registry.backend(entry.backend)
+    if not isinstance(backend, TensorsBuilder):
+        raise UnsupportedError(
+            f"the backend {entry.backend} runs no models of named tensors",
+            where=f"engine {entry.name}",
+        )
+    return backend.load_tensors(folder, interface, entry.data, threads)
+
+
+def interface_of(entry: EngineEntry) -> TensorsInterface:
+    """The interface of an engine of named tensors.
+
+    Raises:
+        UnsupportedError: It runs steps of a decoder.
+    """
+    if isinstance(entry.interface, TensorsInterface):
+        return entry.interface
+    raise UnsupportedError(
+        "runs steps of a decoder, not named tensors",
+        where=f"engine {entry.name!r}",
+        hint="load it with optc.load",
+    )

@@ -1,0 +1,9 @@
+"""Passes of the group `general`: over models of named tensors."""
+
+from __future__ import annotations
+
+from optc.passes.general.quantize_products import QuantizeProducts
+from optc.passes.general.simplify import Simplify
+from optc.pipeline.base import Pass
+
+PASSES: tuple[type[Pass], ...] = (Simplify, QuantizeProducts)

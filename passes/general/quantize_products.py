@@ -1,0 +1,134 @@
+"""`quantize-products`: int8 weights per channel, inputs rounded to 8 bits as the engine runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from optc.forms.batched import BatchedTensors
+from optc.forms.form import Form
+from optc.ir.functions import is_op
+from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Phase
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class QuantizeProducts(Pass):
+    """MatMul and Gemm with a constant weight multiply integers: ``DynamicQuantizeLinear``,
+    ``MatMulInteger``, and the product of both scales.
+
+    Weights are symmetric, one scale for each output channel; inputs have one scale and one zero
+    point for the whole tensor, of its own range each time. ONNX Runtime has one kernel for the
+    pattern.
+
+    Attributes:
+        least_inputs: Products over fewer inputs stay float: rounding them gains nothing.
+        bits: 8, or 7, which keeps sums of pairs within 16 bits on CPUs with AVX2 alone, where
+            ONNX Runtime's kernels saturate.
+    """
+
+    name: ClassVar[str] = "quantize-products"
+    phase: ClassVar[Phase] = Phase.ROUNDING
+    required: ClassVar[bool] = True
+    takes: ClassVar[tuple[type[Form], ...]] = (BatchedTensors,)
+
+    least_inputs: int = 16
+    bits: int = 8
+
+    def __post_init__(self) -> None:
+        """Refuse other numbers of bits.
+
+        Raises:
+            InputError: ``bits`` is neither 7 nor 8.
+        """
+        self.check_option("bits", (7, 8))
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place."""
+        report = PassReport()
+        rounded: dict[ir.Value, tuple[ir.Value, ir.Value, ir.Value]] = {}
+        weights = 0
+        for node in list(model.graph):
+            if not is_op(node, "MatMul", "Gemm"):
+                continue
+            weight = _weight(node)
+            if weight is None:
+                report.skip(node, "its second operand is no constant matrix")
+            elif weight.shape[0] < self.least_inputs:
+                report.skip(node, f"it has {weight.shape[0]} inputs")
+            elif reason := _reason_against(node):
+                report.miss(node, reason, weight.size)
+            else:
+                self._rewrite(model.graph, node, weight, rounded)
+                report.add("int8 per channel")
+                weights += weight.size
+        report.judge_missed(weights + report.missed, "int8")
+        return report
+
+    def _rewrite(
+        self,
+        graph: ir.Graph,
+        node: ir.Node,
+        weight: Array,
+        rounded: dict[ir.Value, tuple[ir.Value, ir.Value, ir.Value]],
+    ) -> None:
+        x, name = node.inputs[0], node.name or str(node.outputs[0].name)
+        assert x is not None
+        made: list[ir.Node] = []
+        if x not in rounded:
+            first = ir.node("DynamicQuantizeLinear", [x], num_outputs=3, name=f"{name}.round")
+            made.append(first)
+            rounded[x] = (first.outputs[0], first.outputs[1], first.outputs[2])
+        codes, scale, zero = rounded[x]
+        most = (1 << (self.bits - 1)) - 1
+        scales = np.maximum(np.abs(weight).max(axis=0), np.finfo(np.float32).tiny) / most
+        integers = np.rint(weight / scales).astype(np.int8)
+        stored = _constant(graph, f"{name}.weight_int8", integers)
+        own = _constant(graph, f"{name}.weight_scale", scales.astype(np.float32))
+        product = ir.node("MatMulInteger", [codes, stored, zero], name=f"{name}.int8")
+        cast = ir.node("Cast", [product.outputs[0]], {"to": int(ir.DataType.FLOAT)})
+        both = ir.node("Mul", [scale, own])
+        result = ir.node("Mul", [cast.outputs[0], both.outputs[0]], name=f"{name}.scaled")
+        made += [product, cast, both, result]
+        if is_op(node, "Gemm") and len(node.inputs) > 2 and node.inputs[2] is not None:
+            result = ir.node("Add", [result.outputs[0], node.inputs[2]], name=f"{name}.bias")
+            made.append(result)
+        ir.convenience.replace_nodes_and_values(
+            graph, node, [node], made, [node.outputs[0]], [result.outputs[0]]
+        )
+
+
+def _constant(graph: ir.Graph, name: str, array: Array) -> ir.Value:
+    value = ir.Value(
+        name=name,
+        const_value=ir.tensor(array, name=name),
+        shape=ir.Shape(array.shape),
+        type=ir.TensorType(ir.tensor(array).dtype),
+    )
+    graph.register_initializer(value)
+    return value
+
+
+def _weight(node: ir.Node) -> Array | None:
+    """The weight [K, N] of a product in float32; None if it is no constant matrix."""
+    value = node.inputs[1]
+    tensor = None if value is None else value.const_value
+    if tensor is None or tensor.dtype != ir.DataType.FLOAT or len(tensor.shape) != 2:
+        return None
+    array = tensor.numpy()
+    turned = is_op(node, "Gemm") and "transB" in node.attributes and node.attributes["transB"].value
+    return np.ascontiguousarray(array.T) if turned else array
+
+
+def _reason_against(node: ir.Node) -> str:
+    """Empty if a product is plain: Gemm scales nothing and turns no input."""
+    stated = {name: attribute.value for name, attribute in node.attributes.items()}
+    plain = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+    found = (name for name, usual in plain.items() if stated.get(name, usual) != usual)
+    return next((f"{name}={stated[name]}" for name in found), "")

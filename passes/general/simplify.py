@@ -1,0 +1,60 @@
+"""`simplify`: constants are folded, batch norms go into convolutions, what nothing reads goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+from onnxscript import optimizer, rewriter
+from onnxscript.rewriter.rules.common import (
+    fuse_batchnorm_into_conv_rule,
+    fuse_batchnorm_into_conv_transpose_rule,
+    fuse_batchnorm_into_gemm_rule,
+)
+
+from optc.forms.batched import BatchedTensors
+from optc.forms.form import Form
+from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.phase import Effect, Phase
+
+#: Exact but for the rounding of products of constants.
+_RULES = (
+    fuse_batchnorm_into_conv_rule,
+    fuse_batchnorm_into_conv_transpose_rule,
+    fuse_batchnorm_into_gemm_rule,
+)
+
+
+@dataclass(frozen=True)
+class Simplify(Pass):
+    """Nodes whose inputs are constants become constants, batch norms are folded into the products
+    before them, shapes that are known are written down, and nodes that nothing reads go.
+
+    Folding and rules are those of onnxscript's optimizer.
+    """
+
+    name: ClassVar[str] = "simplify"
+    phase: ClassVar[Phase] = Phase.CANONICAL
+    effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
+    takes: ClassVar[tuple[type[Form], ...]] = (BatchedTensors,)
+
+    def run(self, model: ir.Model) -> PassReport:
+        """Rewrite ``model`` in place."""
+        report, before = PassReport(), _count(model)
+        names = [str(value.name) for value in model.graph.outputs]
+        norms = sum(node.op_type == "BatchNormalization" for node in model.graph)
+        rewriter.RewriteRuleSet(_RULES).apply_to_model(model)
+        folded = norms - sum(node.op_type == "BatchNormalization" for node in model.graph)
+        optimizer.optimize_ir(model)
+        for value, name in zip(model.graph.outputs, names, strict=True):
+            value.name = name
+        if folded:
+            report.add("batch norms folded", folded)
+        if (gone := before - _count(model) - folded) > 0:
+            report.add("nodes gone", gone)
+        return report
+
+
+def _count(model: ir.Model) -> int:
+    return sum(1 for _ in ir.traversal.RecursiveGraphIterator(model.graph))

@@ -1,0 +1,153 @@
+"""Modules and exported programs: their graphs give what they give, under their names."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from optc import Dim
+from optc.errors import InputError, UnsupportedError
+from optc.executable.tensors_interface import DimRange
+from optc.importer.tensors.open import import_tensors
+from optc.importer.tensors.program import read_program
+from optc.sources.tensor_source import TensorSource
+from tests.support.ragged import run
+
+
+class Small(torch.nn.Module):
+    """Two outputs by name, a keyword that is a tensor and one that is none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(4, 3)
+        self.drop = torch.nn.Dropout(0.5)
+
+    def forward(
+        self, x: torch.Tensor, scale: torch.Tensor | None = None, power: int = 1
+    ) -> dict[str, torch.Tensor]:
+        y = self.drop(self.linear(x)) ** power
+        return {"logits": y if scale is None else y * scale, "sum": y.sum(-1)}
+
+
+ROWS = {"x": {0: Dim("rows", 1, 16)}}
+
+
+@pytest.fixture(scope="module")
+def program() -> torch.export.ExportedProgram:
+    rows = torch.export.Dim("rows", min=1, max=16)
+    return torch.export.export(
+        Small().eval(), (torch.zeros(2, 4),), dynamic_shapes={"x": {0: rows}}
+    )
+
+
+def test_a_module_s_graph_reference_and_names() -> None:
+    module = Small()
+    kwargs = {"scale": torch.full((1,), 3.0), "power": 2}
+    found = import_tensors(TensorSource(module, (torch.ones(2, 4),), kwargs, ROWS))
+    assert found.name == "Small"
+    assert [one.name for one in found.interface.inputs] == ["x", "scale"]
+    assert [one.name for one in found.interface.outputs] == ["logits", "sum"]
+    assert found.interface.inputs[0].dims == ("rows", 4)
+    assert found.interface.symbols == {"rows": DimRange(1, 16)}
+    assert module.training
+    x = np.random.default_rng(1).standard_normal((5, 4)).astype(np.float32)
+    given = {"x": x, "scale": np.full(1, 2.0, np.float32)}
+    with torch.no_grad():
+        wanted = module.eval()(torch.from_numpy(x), torch.full((1,), 2.0), 2)
+    assert found.reference is not None
+    for outputs in (
+        dict(zip(("logits", "sum"), run(found.model, given), strict=True)),
+        found.reference(given),
+    ):
+        for name, value in wanted.items():
+            np.testing.assert_allclose(outputs[name], value.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_program_and_its_file_are_one_model(
+    program: torch.export.ExportedProgram, tmp_path: Path
+) -> None:
+    torch.export.save(program, tmp_path / "p.pt2")
+    one, other = (import_tensors(TensorSource(s)) for s in (program, tmp_path / "p.pt2"))
+    assert (other.name, one.digest) == ("p", other.digest)
+    assert other.interface.inputs[0].dims == ("x_0", 4)
+    assert other.interface.symbols == {"x_0": DimRange(1, 16)}
+    assert other.samples[0]["x"].shape == (2, 4)
+
+
+@pytest.mark.parametrize("config", ["model_weights_config", "model_constants_config"])
+def test_pickles_in_a_program_are_refused(
+    program: torch.export.ExportedProgram, tmp_path: Path, config: str
+) -> None:
+    torch.export.save(program, tmp_path / "p.pt2")
+    with (
+        zipfile.ZipFile(tmp_path / "p.pt2") as plain,
+        zipfile.ZipFile(tmp_path / "bad.pt2", "w") as made,
+    ):
+        for name in plain.namelist():
+            content = plain.read(name)
+            if config in name:
+                stated = json.loads(content)
+                stated["config"]["evil"] = {"use_pickle": True}
+                content = json.dumps(stated).encode()
+            made.writestr(name, content)
+    with pytest.raises(InputError, match=r"bad\.pt2: 'evil' is pickled"):
+        read_program(tmp_path / "bad.pt2")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive"])
+def test_a_file_that_is_no_program(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "p.pt2").write_bytes(content)
+    with pytest.raises(InputError, match="is no exported program"):
+        read_program(tmp_path / "p.pt2")
+
+
+def test_without_an_example_the_error_shows_forward() -> None:
+    with pytest.raises(InputError, match="no example of the module's inputs") as caught:
+        import_tensors(TensorSource(Small()))
+    assert "scale: torch.Tensor | None" in caught.value.hint
+    assert "args=(x,)" in caught.value.hint
+
+
+def test_what_cannot_be_captured_says_so() -> None:
+    class Branching(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(UnsupportedError, match="PyTorch cannot export the module"):
+        import_tensors(TensorSource(Branching(), (torch.ones(2),)))
+
+
+def test_factories_give_modules_with_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made_here.py").write_text(
+        "import torch\n"
+        "def linear():\n    return torch.nn.Linear(4, 3), (torch.ones(2, 4),)\n"
+        "def broken():\n    raise KeyError('k')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = import_tensors(TensorSource("made_here:linear"))
+    assert (found.name, found.interface.inputs[0].dims) == ("linear", (2, 4))
+    with pytest.raises(InputError, match="made_here:broken: KeyError: 'k'"):
+        import_tensors(TensorSource("made_here:broken"))
+    with pytest.raises(InputError, match="ModuleNotFoundError"):
+        import_tensors(TensorSource("no_such_module:f"))
+
+
+@pytest.mark.parametrize("model", [3, None, object()])
+def test_what_is_no_model(model: Any) -> None:
+    with pytest.raises(InputError, match="is no model"):
+        import_tensors(TensorSource(model))
+
+
+def test_an_unknown_argument_is_named() -> None:
+    dynamic = {"y": {0: Dim("rows", 1, 16)}}
+    with pytest.raises((InputError, UnsupportedError), match="no argument 'y'"):
+        import_tensors(TensorSource(Small(), (torch.ones(2, 4),), {}, dynamic))

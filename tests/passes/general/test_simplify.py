@@ -1,0 +1,42 @@
+"""`simplify`: exact rewrites of onnxscript, under the names that inputs and outputs had."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from optc.forms.batched import BatchedTensors
+from optc.passes.general.simplify import Simplify
+from optc.pipeline.pipeline import Pipeline
+from tests.support.ir_text import f32, model_of, nodes_text
+from tests.support.ragged import run
+
+
+def test_a_batch_norm_goes_into_the_convolution_before_it() -> None:
+    names = ("scale", "bias", "mean")
+    weights = {"w": f32(4, 2, 3, 3), **{n: f32(4, seed=i) for i, n in enumerate(names)}}
+    model = model_of(
+        "g (float[B,2,8,8] x) => (float[B,4,6,6] y)",
+        "c = Conv (x, w)\n y = BatchNormalization (c, scale, bias, mean, variance)",
+        {**weights, "variance": np.abs(f32(4, seed=9)) + 0.5},
+    )
+    BatchedTensors.describe(model).attach(model)
+    x = f32(3, 2, 8, 8, seed=5)
+    (before,) = run(model, {"x": x})
+    (record,) = Pipeline((Simplify(),)).run(model)
+    assert record.report.details == {"batch norms folded": 1}
+    assert [node.op_type for node in model.graph] == ["Conv"]
+    np.testing.assert_allclose(run(model, {"x": x})[0], before, rtol=1e-4, atol=1e-5)
+
+
+def test_constants_are_folded_and_the_output_keeps_its_name() -> None:
+    model = model_of(
+        "g (float[2,3] x) => (float[2,3] y)",
+        "s = Shape (x)\n z = ConstantOfShape (s)\n a = Add (x, z)\n y = Relu (a)",
+    )
+    BatchedTensors.describe(model).attach(model)
+    (record,) = Pipeline((Simplify(),)).run(model)
+    assert record.report.details["nodes gone"] >= 1
+    assert "Shape (x)" not in nodes_text(model)
+    assert model.graph.outputs[0].name == "y"
+    x = f32(2, 3)
+    np.testing.assert_array_equal(run(model, {"x": x})[0], np.maximum(x, 0))
