@@ -42,6 +42,7 @@ COMMANDS = {
     "run": "run",
     "chat": "chat",
     "serve": "serving.serve",
+    "replay": "serving.replay",
     "bench": "bench",
     "bench-serve": "serving.bench_serve",
     "tune": "tune",

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
+from optc.receipts.origin import origin_of
+from optc.receipts.receipt import NOWHERE, Origin
 from optc.runtime.engine import Engine
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
@@ -56,6 +58,7 @@ class ServedModel:
         adapter: Name of the adapter; None is the model itself.
         created: When it was loaded, in seconds since 1970.
         fingerprint: Of what computes it, for ``system_fingerprint``; None is unknown.
+        origin: What its answers follow from, for receipts.
     """
 
     name: str
@@ -64,6 +67,7 @@ class ServedModel:
     adapter: str | None = None
     created: int = 0
     fingerprint: str | None = None
+    origin: Origin = NOWHERE
 
     def to_json(self) -> dict[str, Any]:
         """An entry of ``/v1/models``."""
@@ -148,13 +152,14 @@ class ModelTable:
     def _load(self, source: ModelSource) -> None:
         engine = source.load()
         self.engines[source.name] = engine
-        created, print_of = int(time.time()), _fingerprint(engine)
-        base = ServedModel(source.name, source.name, engine, None, created, print_of)
+        created, origin = int(time.time()), origin_of(engine)
+        print_of = _fingerprint(origin)
+        base = ServedModel(source.name, source.name, engine, None, created, print_of, origin)
         self._models[source.name] = base
         for one in source.adapters:
             engine.load_adapter(one.name, one.folder)
             self._models[one.name] = ServedModel(
-                one.name, source.name, engine, one.name, created, print_of
+                one.name, source.name, engine, one.name, created, print_of, origin
             )
 
     def _names(self) -> str:
@@ -174,11 +179,6 @@ def check_model(model: ServedModel) -> Tokenizer:
     return tokenizer
 
 
-def _fingerprint(engine: Engine) -> str | None:
+def _fingerprint(origin: Origin) -> str | None:
     """Tells engines apart whose answers to the same seed may differ."""
-    from optc.artifact import Artifact
-
-    info = engine.info
-    if info is None:
-        return None
-    return f"optc-{Artifact.open(info.artifact, 'size').digest[:12]}-{info.name}"
+    return f"optc-{origin.artifact[:12]}-{origin.engine}" if origin.artifact else None

@@ -13,6 +13,7 @@ from optc.serve.answering.streams import cancel_all
 from optc.serve.api_errors import APIError, later
 from optc.serve.asking.asked import Asked
 from optc.serve.models import ModelTable
+from optc.serve.receipts import Receipts, seeded
 from optc.serve.settings import HTTPSettings
 
 _LOG = logger(__name__)
@@ -26,14 +27,18 @@ class Service:
     Args:
         models: Its models.
         settings: How it serves.
+        receipts: Told of each request; None writes no receipts.
 
     Attributes:
         draining: It takes no more requests.
     """
 
-    def __init__(self, models: ModelTable, settings: HTTPSettings) -> None:
+    def __init__(
+        self, models: ModelTable, settings: HTTPSettings, receipts: Receipts | None = None
+    ) -> None:
         self.models = models
         self.settings = settings
+        self.receipts = receipts
         self.draining = False
         self._preparing = 0
         self._unknown: set[str] = set()
@@ -52,8 +57,12 @@ class Service:
         finally:
             self._preparing -= 1
 
-    async def begin(self, asked: Asked) -> list[Handle]:
+    async def begin(self, asked: Asked, request_id: str = "") -> list[Handle]:
         """Hand all requests in, or none.
+
+        Args:
+            asked: The requests.
+            request_id: For their receipts.
 
         Raises:
             APIError: There is no room.
@@ -64,7 +73,10 @@ class Service:
         places = engine.health().places
         if places is not None and places < len(asked.requests):  # before work that is for nothing
             raise later(429, "too many requests wait; ask again later", "rate_limit_exceeded")
-        begun = [asyncio.ensure_future(engine.asubmit(one)) for one in asked.requests]
+        requests = asked.requests
+        if self.receipts is not None:
+            requests = tuple(map(seeded, requests))
+        begun = [asyncio.ensure_future(engine.asubmit(one)) for one in requests]
         try:
             results = await asyncio.gather(*begun, return_exceptions=True)
         except asyncio.CancelledError:
@@ -75,6 +87,9 @@ class Service:
             if isinstance(one, BaseException):
                 cancel_all(handles)
                 raise _about_tools(one) if asked.has_grammar else one
+        if self.receipts is not None:
+            for handle, request in zip(handles, requests, strict=True):
+                self.receipts.watch(handle, request, asked.model, request_id)
         return handles
 
     def _check(self) -> None:

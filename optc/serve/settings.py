@@ -46,6 +46,8 @@ class HTTPSettings:
         access_log: Write a line of JSON for each request.
         metrics_prefix: Of the names of metrics.
         state: Folder of files and batches; None keeps none.
+        receipts: File to which a receipt of each answer is added; None writes none.
+        receipts_text: Receipts hold the texts of answers, too.
         limits: Of single requests.
     """
 
@@ -60,6 +62,8 @@ class HTTPSettings:
     access_log: bool = True
     metrics_prefix: str = "optc"
     state: Path | None = None
+    receipts: Path | None = None
+    receipts_text: bool = False
     limits: Limits = field(default_factory=Limits)
 
     @property

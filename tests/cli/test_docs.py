@@ -17,6 +17,7 @@ from optc import errors, registry
 from optc.bench.slo import ObjectivesError
 from optc.bench.utilization import DisturbedError
 from optc.cli import main
+from optc.cli.commands.serving.replay import ChangedError
 from optc.cli.main import COMMANDS
 from optc.cli.streams import OutputError, ReaderLeftError
 from optc.driver.ladder import few_windows
@@ -107,7 +108,8 @@ def write_another(artifact: Path, output: Path) -> Path:
     "command",
     sorted(
         set(COMMANDS)
-        - {"bench", "bench-serve", "tune", "compile", "chat", "serve", "distill", "qat", "export"}
+        - {"bench", "bench-serve", "tune", "compile", "chat", "serve", "replay", "distill", "qat"}
+        - {"export"}
     ),
 )
 def test_keys_of_commands(
@@ -290,6 +292,7 @@ def _every_error() -> list[type[OptcError]]:
         *found,
         ConditionsError,
         ObjectivesError,
+        ChangedError,
         DisturbedError,
         OutputError,
         ReaderLeftError,

@@ -29,7 +29,8 @@ async def responses(request: Request) -> Response:
         read = lambda body: ask_response(body, service.models, asker, limits, kept)  # noqa: E731
         asked = await read_body(request, limits.body_bytes, read)
         facts |= {"model": asked.asked.model.name, "stream": asked.asked.stream}
-        (handle,) = await unless_left(request.receive, service.begin(asked.asked))
+        begun = service.begin(asked.asked, asker.request_id)
+        (handle,) = await unless_left(request.receive, begun)
     facts["prompt_tokens"] = len(handle.prompt_token_ids)
     writer = ResponseWriter(asked, handle.prompt_token_ids)
     if asked.asked.stream:

@@ -30,7 +30,7 @@ async def _answer(request: Request, form: Form) -> Response:
         read = lambda body: form.ask(body, service.models, asker, limits)  # noqa: E731
         asked = await read_body(request, limits.body_bytes, read)
         facts |= {"model": asked.model.name, "stream": asked.stream}
-        handles = await unless_left(request.receive, service.begin(asked))
+        handles = await unless_left(request.receive, service.begin(asked, asker.request_id))
     writer = form.writer(asked, handles[0].prompt_token_ids)
     facts["prompt_tokens"] = sum(len(handle.prompt_token_ids) for handle in handles)
     if asked.stream:

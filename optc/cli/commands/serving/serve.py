@@ -14,6 +14,7 @@ from optc.cli.commands.serving.sources import sources_of
 from optc.cli.logs import note, show_warnings
 from optc.cli.options import add_options
 from optc.cli.output import print_warnings, visible
+from optc.errors import InputError
 from optc.runtime.settings import ServeSettings
 from optc.system.needs import serve_packages
 
@@ -70,6 +71,13 @@ _SERVED = (
     metavar="FOLDER",
     help="Keep files and batches here [none are taken].",
 )
+@click.option(
+    "--receipts",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Add a line for each answer, by which optc replay computes it again.",
+)
+@click.option("--receipts-text", is_flag=True, help="Receipts hold the texts of answers, too.")
 @click.option("--cors-origin", multiple=True, metavar="ORIGIN", help="Web pages that may ask.")
 @click.option(
     "--trusted-host", multiple=True, metavar="NAME", help="Names that requests may call us by."
@@ -155,6 +163,8 @@ def command(
         from optc.serve.server import serve
         from optc.serve.settings import HTTPSettings, Limits
     check_prefix(options["metrics_prefix"])
+    if options["receipts_text"] and options["receipts"] is None:
+        raise InputError("changes nothing without --receipts FILE", where="--receipts-text")
     chosen = {name: options.pop(name) for name in _SERVED}
     engines = ServeSettings(**chosen, max_waiting=max_waiting)
     limits = Limits(
@@ -174,6 +184,8 @@ def command(
         access_log=not options["no_access_log"],
         metrics_prefix=options["metrics_prefix"],
         state=options["state"],
+        receipts=options["receipts"],
+        receipts_text=options["receipts_text"],
         limits=limits,
     )
     if not settings.keys and not settings.is_loopback:
