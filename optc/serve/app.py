@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from optc.errors import OptcError
+from optc.serve.admin.routes import ADMIN
 from optc.serve.api_errors import APIError
 from optc.serve.batches.batches_route import add_batch, cancel_batch, list_batches, one_batch
 from optc.serve.batches.files_route import (
@@ -43,7 +44,7 @@ from optc.serve.responses.route import (
     remove_response,
     responses,
 )
-from optc.serve.routes.generating import chat_completions, completions
+from optc.serve.routes.generating import chat_completions, completions, generate
 from optc.serve.routes.metrics import metrics
 from optc.serve.routes.models import list_models, one_model
 from optc.serve.routes.probes import health, load, ready, version
@@ -54,6 +55,7 @@ from optc.serve.service import Service
 _ROUTES = [
     Route("/v1/completions", completions, methods=["POST"]),
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+    Route("/inference/v1/generate", generate, methods=["POST"]),
     *(Route(path, unsupported, methods=["POST"]) for path in REASONS),
     Route("/v1/responses", responses, methods=["POST"]),
     Route("/v1/responses/{name}", one_response, methods=["GET"]),
@@ -74,6 +76,7 @@ _ROUTES = [
     Route("/v1/models/{name:path}", one_model),
     Route("/tokenize", tokenize, methods=["POST"]),
     Route("/detokenize", detokenize, methods=["POST"]),
+    *(Route(path, handler, methods=[way]) for path, (way, handler, _) in ADMIN.items()),
     Route("/health", health),
     Route("/ready", ready),
     Route("/load", load),
@@ -110,7 +113,7 @@ def make_app(
                 expose_headers=["x-request-id"],
             )
         )
-    guards.append(Middleware(KeyGuard, keys=settings.keys))
+    guards.append(Middleware(KeyGuard, keys=settings.keys, admin_keys=settings.admin_keys))
     app = Starlette(
         routes=_ROUTES,
         middleware=guards,

@@ -50,7 +50,9 @@ class Service:
         Raises:
             APIError: The server takes no requests now.
         """
-        self._check()
+        self.check()
+        if self._preparing >= self.settings.limits.preparing:
+            raise later(429, "too many requests at once; ask again later", "rate_limit_exceeded")
         self._preparing += 1
         try:
             yield
@@ -92,13 +94,16 @@ class Service:
                 self.receipts.watch(handle, request, asked.model, request_id)
         return handles
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Refuse requests while the models are loaded and when the server stops.
+
+        Raises:
+            APIError: It does.
+        """
         if self.draining:
             raise later(503, "the server is shutting down")
         if not self.models.loaded:
             raise later(503, "the models are being loaded")
-        if self._preparing >= self.settings.limits.preparing:
-            raise later(429, "too many requests at once; ask again later", "rate_limit_exceeded")
 
     def _note_unknown(self, names: Sequence[str]) -> None:
         """Name fields once that change nothing."""

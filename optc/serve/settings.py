@@ -38,6 +38,8 @@ class HTTPSettings:
         host: Address to listen at.
         port: Port to listen at; 0 is a free one.
         keys: Keys of which each request needs one; none let everybody in.
+        admin_keys: Keys of which each request of an admin route needs one; none turn these off.
+        admin_folder: Artifacts and adapters that admin routes load lie in it; None loads none.
         origins: Origins of web pages that may ask (CORS); none may.
         hosts: Names in ``Host`` that are answered; none are all.
         ping_s: Seconds after which a silent stream sends a comment; 0 never does.
@@ -54,6 +56,8 @@ class HTTPSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     keys: tuple[str, ...] = ()
+    admin_keys: tuple[str, ...] = ()
+    admin_folder: Path | None = None
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     ping_s: float = 5.0

@@ -1,4 +1,4 @@
-"""``/v1/completions`` and ``/v1/chat/completions``."""
+"""``/v1/completions``, ``/v1/chat/completions`` and ``/inference/v1/generate``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from optc.serve.answering.streams import chunks
-from optc.serve.answering.whole import CHAT, COMPLETION, Form, whole_answer
+from optc.serve.answering.whole import CHAT, COMPLETION, TOKENS, Form, whole_answer
 from optc.serve.asking.read_body import read_body
 from optc.serve.context import asker_of, service_of
 from optc.serve.event_stream import EventStream, unless_left
@@ -21,6 +21,11 @@ async def completions(request: Request) -> Response:
 async def chat_completions(request: Request) -> Response:
     """The next message of a conversation."""
     return await _answer(request, CHAT)
+
+
+async def generate(request: Request) -> Response:
+    """Continue tokens by tokens."""
+    return await _answer(request, TOKENS)
 
 
 async def _answer(request: Request, form: Form) -> Response:

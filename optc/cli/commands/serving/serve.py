@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from optc.cli.artifact_path import ARTIFACT
-from optc.cli.commands.serving.keys import KEYS, read_keys
+from optc.cli.commands.serving.keys import ADMIN_KEYS, KEYS, read_keys
 from optc.cli.commands.serving.sources import sources_of
 from optc.cli.logs import note, show_warnings
 from optc.cli.options import add_options
@@ -64,6 +65,18 @@ _SERVED = (
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help=f"Keys, one a line, of which each request needs one; {KEYS} holds some, too.",
+)
+@click.option(
+    "--admin-key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help=f"Keys of admin routes, which are off without one; {ADMIN_KEYS} holds some, too.",
+)
+@click.option(
+    "--admin-folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="FOLDER",
+    help="Admin routes load artifacts and adapters that lie in it [none].",
 )
 @click.option(
     "--state",
@@ -157,6 +170,8 @@ def command(
     Requests choose one of several by "model". SIGTERM lets running requests end, then exits with
     code 0.
     """
+    from optc import load
+
     with serve_packages():
         from optc.serve.metrics import check_prefix
         from optc.serve.models import ModelTable
@@ -176,6 +191,8 @@ def command(
         host=options["host"],
         port=options["port"],
         keys=read_keys(options["api_key_file"]),
+        admin_keys=_admin_keys(options),
+        admin_folder=options["admin_folder"],
         origins=options["cors_origin"],
         hosts=options["trusted_host"],
         ping_s=options["ping"],
@@ -192,8 +209,24 @@ def command(
         text = f"everybody who reaches {settings.host} may ask: --api-key-file or {KEYS} sets keys"
         print_warnings([text])
     show_warnings()
-    table = ModelTable(sources_of(artifacts, model_name, adapter, engines))
+    sources = sources_of(artifacts, model_name, adapter, engines)
+    table = ModelTable(sources, partial(load, settings=engines))
     serve(table, settings, lambda address: note(visible(_greeting(address, table.models))))
+
+
+def _admin_keys(options: dict[str, Any]) -> tuple[str, ...]:
+    """Keys of admin routes.
+
+    Raises:
+        InputError: One is a key of other requests, too, or they are missing.
+    """
+    found = read_keys(options["admin_key_file"], ADMIN_KEYS, "--admin-key-file")
+    if set(found) & set(read_keys(options["api_key_file"])):
+        raise InputError("a key of requests is a key of admin routes, too", where="optc serve")
+    if options["admin_folder"] is not None and not found:
+        hint = f"--admin-key-file or {ADMIN_KEYS} gives one"
+        raise InputError("changes nothing without an admin key", where="--admin-folder", hint=hint)
+    return found
 
 
 def _greeting(address: str, models: Iterable[str]) -> str:

@@ -29,6 +29,8 @@ def test_without_its_packages(optc: Optc, talker: Path, monkeypatch: pytest.Monk
         (("--model-name", "a", "--model-name", "b"), 2, "2 names for 1 artifacts"),
         (("--host", "no such host", "--port", "0"), 2, "cannot listen at no such host"),
         (("--api-key-file", "none"), 2, "--api-key-file"),
+        (("--admin-key-file", "none"), 2, "--admin-key-file"),
+        (("--admin-folder", "."), 2, "--admin-folder: changes nothing without an admin key"),
     ],
 )
 def test_wrong_options(
@@ -38,6 +40,15 @@ def test_wrong_options(
     outcome = optc("serve", *([talker] if options else []), *options)
     assert outcome.code == code
     assert message in outcome.err
+
+
+def test_a_key_is_for_one_thing(optc: Optc, talker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
+    monkeypatch.setenv("OPTC_API_KEY", "sk-a sk-b")
+    monkeypatch.setenv("OPTC_ADMIN_KEY", "sk-b")
+    outcome = optc("serve", talker)
+    assert outcome.code == 2
+    assert "a key of requests is a key of admin routes, too" in outcome.err
 
 
 def test_an_open_door_is_named(optc: Optc, talker: Path) -> None:
