@@ -37,6 +37,7 @@ from optc.serve.guards.refusal import (
 from optc.serve.messages.route import count_tokens, messages
 from optc.serve.metrics import EngineCollector, HTTPCounters
 from optc.serve.openapi import openapi
+from optc.serve.page.routes import page, status
 from optc.serve.responses.kept import Kept
 from optc.serve.responses.route import (
     cancel_response,
@@ -77,6 +78,8 @@ _ROUTES = [
     Route("/tokenize", tokenize, methods=["POST"]),
     Route("/detokenize", detokenize, methods=["POST"]),
     *(Route(path, handler, methods=[way]) for path, (way, handler, _) in ADMIN.items()),
+    Route("/", page),
+    Route("/status", status),
     Route("/health", health),
     Route("/ready", ready),
     Route("/load", load),
@@ -98,7 +101,7 @@ def make_app(
     """
     settings = service.settings
     registry = CollectorRegistry()
-    registry.register(EngineCollector(service.models, settings.metrics_prefix))
+    registry.register(EngineCollector(service.models, settings.metrics_prefix, service.objectives))
     counters = HTTPCounters(registry, settings.metrics_prefix)
     guards = [Middleware(AccessLog, write=log, count=counters.count)]
     if settings.hosts:

@@ -24,6 +24,7 @@ from optc.errors import InputError
 from optc.runtime.engine import Engine
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.serve.models import ModelTable
+from optc.serve.objectives import Objectives
 
 _PREFIX = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 _LABELS = ("model_name", "engine")
@@ -45,6 +46,11 @@ _COUNTERS = {
     "steps": ("engine_steps", "Calls of the executable."),
     "step_s": ("engine_step_seconds", "Time inside the executable."),
 }
+#: Counters of what ended, where there are objectives.
+_OBJECTIVES = {
+    "requests_within_objectives": "Texts that met --ttft-ms and --itl-ms.",
+    "requests_with_objectives": "Texts that could have.",
+}
 #: Histograms in seconds, by the names of `Latencies`.
 _HISTOGRAMS = {
     "ttft_s": ("time_to_first_token_seconds", "From arrival to the first token."),
@@ -61,10 +67,14 @@ class EngineCollector(Collector):
     Args:
         models: Of the server.
         prefix: Of all names.
+        objectives: Of answers; without any their counters are not there.
     """
 
-    def __init__(self, models: ModelTable, prefix: str) -> None:
+    def __init__(
+        self, models: ModelTable, prefix: str, objectives: Objectives | None = None
+    ) -> None:
         self._models = models
+        self._objectives = objectives or Objectives()
         self._prefix = prefix
 
     def collect(self) -> Iterable[Metric]:
@@ -74,6 +84,8 @@ class EngineCollector(Collector):
         yield from self._gauges(found)
         yield from self._counters(found)
         yield from self._histograms(found)
+        if self._objectives.stated:
+            yield from self._within(found)
         yield self._cache(found)
 
     def _name(self, name: str) -> str:
@@ -85,7 +97,7 @@ class EngineCollector(Collector):
             for name, text in _GAUGES.items()
         }
         for name, _, one in found:
-            values = (one.running, one.waiting, _use(one))
+            values = (one.running, one.waiting, kv_use(one))
             for family, value in zip(families.values(), values, strict=True):
                 family.add_metric((name, "0"), value)
         yield from families.values()
@@ -104,6 +116,16 @@ class EngineCollector(Collector):
             for reason, count in one.finished.items():
                 ended.add_metric((model, "0", reason), count)
         yield ended
+
+    def _within(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Iterator[Metric]:
+        families = [
+            CounterMetricFamily(self._name(name), text, labels=_LABELS)
+            for name, text in _OBJECTIVES.items()
+        ]
+        for model, engine, _ in found:
+            for family, value in zip(families, self._objectives.counted(engine), strict=True):
+                family.add_metric((model, "0"), value)
+        yield from families
 
     def _histograms(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Iterator[Metric]:
         values = [(model, one.latencies.histograms()) for model, _, one in found]
@@ -163,7 +185,7 @@ def check_prefix(prefix: str) -> None:
         )
 
 
-def _use(one: EngineMetrics) -> float:
+def kv_use(one: EngineMetrics) -> float:
     """Share of the blocks of the fullest group that requests hold."""
     pairs = zip(one.free_blocks, one.total_blocks, strict=False)
     return max((1 - free / total for free, total in pairs if total), default=0.0)

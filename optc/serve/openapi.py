@@ -48,6 +48,7 @@ _GETS = {
     "/version": "Of optc.",
     "/admin/models": "All models, with what computes them; needs the admin key.",
     "/metrics": "For Prometheus.",
+    "/status": "Counters of now, for the status page.",
 }
 #: Bodies of routes that add something by name.
 _CHANGES = (LoadModelBody, LoadAdapterBody)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 from optc.errors import RequestError
 from optc.logs.logger import logger
@@ -13,6 +15,7 @@ from optc.serve.answering.streams import cancel_all
 from optc.serve.api_errors import APIError, later
 from optc.serve.asking.asked import Asked
 from optc.serve.models import ModelTable
+from optc.serve.objectives import Objectives
 from optc.serve.receipts import Receipts, seeded
 from optc.serve.settings import HTTPSettings
 
@@ -31,6 +34,8 @@ class Service:
 
     Attributes:
         draining: It takes no more requests.
+        objectives: Counts of the answers that met them.
+        began_s: When the server began, on ``time.monotonic``.
     """
 
     def __init__(
@@ -39,9 +44,21 @@ class Service:
         self.models = models
         self.settings = settings
         self.receipts = receipts
+        self.objectives = Objectives(settings.ttft_s, settings.itl_s)
+        self.began_s = time.monotonic()
         self.draining = False
         self._preparing = 0
         self._unknown: set[str] = set()
+
+    @property
+    def state(self) -> Literal["draining", "loading", "busy", "ready"]:
+        """Whether requests are taken, and why not."""
+        if self.draining:
+            return "draining"
+        if not self.models.loaded:
+            return "loading"
+        engines = self.models.engines.values()
+        return "ready" if all(engine.health().ready for engine in engines) else "busy"
 
     @contextmanager
     def preparing(self) -> Iterator[None]:
@@ -89,6 +106,8 @@ class Service:
             if isinstance(one, BaseException):
                 cancel_all(handles)
                 raise _about_tools(one) if asked.has_grammar else one
+        for handle in handles:
+            self.objectives.watch(engine, handle)
         if self.receipts is not None:
             for handle, request in zip(handles, requests, strict=True):
                 self.receipts.watch(handle, request, asked.model, request_id)

@@ -46,6 +46,8 @@ class HTTPSettings:
         pause_s: Seconds between two chunks of a stream, at least.
         drain_s: Seconds that running requests have to end once the server is to stop.
         access_log: Write a line of JSON for each request.
+        ttft_s: Objective of each answer: its time to first token, at most; None has none.
+        itl_s: The same of every gap between two tokens.
         metrics_prefix: Of the names of metrics.
         state: Folder of files and batches; None keeps none.
         receipts: File to which a receipt of each answer is added; None writes none.
@@ -64,6 +66,8 @@ class HTTPSettings:
     pause_s: float = 0.0
     drain_s: float = 60.0
     access_log: bool = True
+    ttft_s: float | None = None
+    itl_s: float | None = None
     metrics_prefix: str = "optc"
     state: Path | None = None
     receipts: Path | None = None

@@ -37,7 +37,7 @@ def test_options() -> None:
 
 
 def test_routes() -> None:
-    named = set(re.findall(r"(?:POST|GET|DELETE) ?(/[\w./]+)|`(/[\w./]+)`", section("Routes")))
+    named = set(re.findall(r"(?:POST|GET|DELETE) ?(/[\w./]*)|`(/[\w./]+)`", section("Routes")))
     found = {path for pair in named for path in pair if path}
     there = {re.sub(r"\{[\w:]+\}", "ID", route.path) for route in _ROUTES}
     assert found - {"/v1/embeddings"} == there - REASONS.keys()
@@ -58,6 +58,7 @@ def test_metrics() -> None:
         *metrics._GAUGES,
         *(name for name, _ in metrics._COUNTERS.values()),
         *(name for name, _ in metrics._HISTOGRAMS.values()),
+        *metrics._OBJECTIVES,
     }
     assert there <= named
     labels = {"model_name", "engine", "finished_reason", "route", "method", "status"}

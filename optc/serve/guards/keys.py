@@ -16,8 +16,8 @@ from optc.serve.context import ASKER
 from optc.serve.guards.access_log import FACTS
 from optc.serve.guards.refusal import refusal
 
-#: Probes of machines need no key, and say nothing.
-OPEN = frozenset({"/health", "/ready"})
+#: Probes of machines need no key, and say nothing; nor does the page, which asks for one itself.
+OPEN = frozenset({"/health", "/ready", "/"})
 
 
 class KeyGuard:

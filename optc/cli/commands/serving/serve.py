@@ -150,6 +150,18 @@ _SERVED = (
     help="How long running requests may go on after SIGTERM.",
 )
 @click.option(
+    "--ttft-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help="Objective for goodput: time to first token.",
+)
+@click.option(
+    "--itl-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help="Objective for goodput: every gap between two tokens.",
+)
+@click.option(
     "--metrics-prefix",
     default="optc",
     show_default=True,
@@ -198,6 +210,8 @@ def command(
         ping_s=options["ping"],
         pause_s=options["chunk_interval"],
         drain_s=options["drain_timeout"],
+        ttft_s=_seconds(options["ttft_ms"]),
+        itl_s=_seconds(options["itl_ms"]),
         access_log=not options["no_access_log"],
         metrics_prefix=options["metrics_prefix"],
         state=options["state"],
@@ -229,5 +243,9 @@ def _admin_keys(options: dict[str, Any]) -> tuple[str, ...]:
     return found
 
 
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1e3
+
+
 def _greeting(address: str, models: Iterable[str]) -> str:
-    return f"serving {', '.join(models)} at {address}/v1"
+    return f"serving {', '.join(models)} at {address}/v1; status: {address}/"
