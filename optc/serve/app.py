@@ -101,7 +101,11 @@ def make_app(
     """
     settings = service.settings
     registry = CollectorRegistry()
-    registry.register(EngineCollector(service.models, settings.metrics_prefix, service.objectives))
+    registry.register(
+        EngineCollector(
+            service.models, settings.metrics_prefix, service.objectives, service.published
+        )
+    )
     counters = HTTPCounters(registry, settings.metrics_prefix)
     guards = [Middleware(AccessLog, write=log, count=counters.count)]
     if settings.hosts:

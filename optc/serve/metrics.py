@@ -7,7 +7,7 @@ these. No label comes from a request.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
@@ -23,8 +23,10 @@ from prometheus_client.registry import Collector
 from optc.errors import InputError
 from optc.runtime.engine import Engine
 from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.runtime.metrics.latencies import BOUNDS
 from optc.serve.models import ModelTable
 from optc.serve.objectives import Objectives
+from optc.serve.published import Published
 
 _PREFIX = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 _LABELS = ("model_name", "engine")
@@ -59,6 +61,11 @@ _HISTOGRAMS = {
     "e2e_s": ("e2e_request_latency_seconds", "From arrival to the end."),
     "queue_s": ("request_queue_time_seconds", "From arrival to the first computed row."),
 }
+#: Of streams: name, what it says.
+PUBLISHED = (
+    "time_to_publish_seconds",
+    "From a request to the first text or call of its stream, thoughts left out.",
+)
 
 
 class EngineCollector(Collector):
@@ -68,13 +75,19 @@ class EngineCollector(Collector):
         models: Of the server.
         prefix: Of all names.
         objectives: Of answers; without any their counters are not there.
+        published: Times to the first bit that may be shown.
     """
 
     def __init__(
-        self, models: ModelTable, prefix: str, objectives: Objectives | None = None
+        self,
+        models: ModelTable,
+        prefix: str,
+        objectives: Objectives | None = None,
+        published: Published | None = None,
     ) -> None:
         self._models = models
         self._objectives = objectives or Objectives()
+        self._published = published or Published()
         self._prefix = prefix
 
     def collect(self) -> Iterable[Metric]:
@@ -84,6 +97,7 @@ class EngineCollector(Collector):
         yield from self._gauges(found)
         yield from self._counters(found)
         yield from self._histograms(found)
+        yield self._shown(found)
         if self._objectives.stated:
             yield from self._within(found)
         yield self._cache(found)
@@ -133,10 +147,17 @@ class EngineCollector(Collector):
             family = HistogramMetricFamily(self._name(name), text, labels=_LABELS)
             for model, histograms in values:
                 one: dict[str, Any] = histograms[field]
-                buckets = [(f"{bound:g}", float(count)) for bound, count in one["buckets"]]
-                buckets.append(("+Inf", float(one["count"])))
-                family.add_metric((model, "0"), buckets, one["sum"])
+                family.add_metric((model, "0"), _buckets(one["buckets"], one["count"]), one["sum"])
             yield family
+
+    def _shown(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Metric:
+        name, text = PUBLISHED
+        family = HistogramMetricFamily(self._name(name), text, labels=_LABELS)
+        for model, engine, _ in found:
+            times = self._published.times(engine)
+            buckets = _buckets(times.histogram(BOUNDS), times.count)
+            family.add_metric((model, "0"), buckets, times.total)
+        return family
 
     def _cache(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Metric:
         info = InfoMetricFamily(
@@ -169,6 +190,12 @@ class HTTPCounters:
         """Add a request."""
         known = method if method in ("GET", "POST", "HEAD", "OPTIONS") else "other"
         self._requests.labels(route, known, str(status)).inc()
+
+
+def _buckets(pairs: Iterable[Sequence[float]], count: int) -> list[tuple[str, float]]:
+    """Cumulative buckets as Prometheus has them, from pairs of a bound and a count."""
+    found = [(f"{bound:g}", float(below)) for bound, below in pairs]
+    return [*found, ("+Inf", float(count))]
 
 
 def check_prefix(prefix: str) -> None:

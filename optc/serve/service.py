@@ -16,6 +16,7 @@ from optc.serve.api_errors import APIError, later
 from optc.serve.asking.asked import Asked
 from optc.serve.models import ModelTable
 from optc.serve.objectives import Objectives
+from optc.serve.published import Published
 from optc.serve.receipts import Receipts, seeded
 from optc.serve.settings import HTTPSettings
 
@@ -35,6 +36,7 @@ class Service:
     Attributes:
         draining: It takes no more requests.
         objectives: Counts of the answers that met them.
+        published: How long clients of streams wait for the first bit to show.
         began_s: When the server began, on ``time.monotonic``.
     """
 
@@ -45,6 +47,7 @@ class Service:
         self.settings = settings
         self.receipts = receipts
         self.objectives = Objectives(settings.ttft_s, settings.itl_s)
+        self.published = Published()
         self.began_s = time.monotonic()
         self.draining = False
         self._preparing = 0

@@ -59,6 +59,7 @@ def test_metrics() -> None:
         *(name for name, _ in metrics._COUNTERS.values()),
         *(name for name, _ in metrics._HISTOGRAMS.values()),
         *metrics._OBJECTIVES,
+        metrics.PUBLISHED[0],
     }
     assert there <= named
     labels = {"model_name", "engine", "finished_reason", "route", "method", "status"}

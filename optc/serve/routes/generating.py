@@ -31,6 +31,7 @@ async def generate(request: Request) -> Response:
 async def _answer(request: Request, form: Form) -> Response:
     service, asker = service_of(request), asker_of(request)
     limits, facts = service.settings.limits, facts_of(request)
+    published = service.published.timer()
     with service.preparing():
         read = lambda body: form.ask(body, service.models, asker, limits)  # noqa: E731
         asked = await read_body(request, limits.body_bytes, read)
@@ -40,7 +41,7 @@ async def _answer(request: Request, form: Form) -> Response:
     facts["prompt_tokens"] = sum(len(handle.prompt_token_ids) for handle in handles)
     if asked.stream:
         settings = service.settings
-        events = chunks(asked, handles, writer, facts, settings.pause_s)
+        events = chunks(asked, handles, writer, facts, settings.pause_s, published)
         return EventStream(events, settings.ping_s)
     whole = whole_answer(asked, handles, writer, facts)
     return JSONResponse(await unless_left(request.receive, whole))

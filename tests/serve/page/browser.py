@@ -21,7 +21,7 @@ BROWSER = next(
     None,
 )
 #: Nothing takes so long unless it hangs.
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 class Tab:
