@@ -108,6 +108,10 @@ def make_app(
     )
     counters = HTTPCounters(registry, settings.metrics_prefix)
     guards = [Middleware(AccessLog, write=log, count=counters.count)]
+    if service.tracing is not None:
+        from optc.serve.tracing.middleware import TracedRequests  # of the extra 'otel'
+
+        guards.append(Middleware(TracedRequests, tracing=service.tracing))
     if settings.hosts:
         guards.append(Middleware(HostGuard, hosts=settings.hosts))
     if settings.origins:

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -20,6 +21,10 @@ from optc.serve.models import ModelTable
 from optc.serve.receipts import Receipts
 from optc.serve.service import Service
 from optc.serve.settings import HTTPSettings
+from optc.system.needs import otel_packages
+
+if TYPE_CHECKING:  # of the extra 'otel'
+    from optc.serve.tracing.tracing import Tracing
 
 _LOG = logger(__name__)
 #: How often a draining server looks whether it is idle.
@@ -65,7 +70,7 @@ class _Server:
         receipts = None
         if settings.receipts is not None:
             receipts = Receipts(settings.receipts, with_text=settings.receipts_text)
-        self._service = Service(models, settings, receipts)
+        self._service = Service(models, settings, receipts, _tracing(settings))
         self._store = None if settings.state is None else Store(settings.state)
         self._settings = settings
         self._listener = listener
@@ -108,6 +113,8 @@ class _Server:
             self._store.close()
         if self._service.receipts is not None:
             self._service.receipts.close()
+        if self._service.tracing is not None:
+            self._service.tracing.close()
         if self._lines is not None:
             self._lines.close()
 
@@ -200,6 +207,15 @@ def _listener(settings: HTTPSettings) -> socket.socket:
         ) from error
     listener.setblocking(False)
     return listener
+
+
+def _tracing(settings: HTTPSettings) -> Tracing | None:
+    if not settings.traced:
+        return None
+    with otel_packages():
+        from optc.serve.tracing.provider import make_provider
+        from optc.serve.tracing.tracing import Tracing
+    return Tracing(make_provider())
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from optc.errors import RequestError
 from optc.logs.logger import logger
@@ -20,6 +20,9 @@ from optc.serve.published import Published
 from optc.serve.receipts import Receipts, seeded
 from optc.serve.settings import HTTPSettings
 
+if TYPE_CHECKING:  # of the extra 'otel'
+    from optc.serve.tracing.tracing import Tracing
+
 _LOG = logger(__name__)
 #: Names of unknown fields that are remembered, and their characters.
 _NAMES, _CHARACTERS = 256, 64
@@ -32,6 +35,7 @@ class Service:
         models: Its models.
         settings: How it serves.
         receipts: Told of each request; None writes no receipts.
+        tracing: Makes spans of each request; None makes none.
 
     Attributes:
         draining: It takes no more requests.
@@ -41,11 +45,16 @@ class Service:
     """
 
     def __init__(
-        self, models: ModelTable, settings: HTTPSettings, receipts: Receipts | None = None
+        self,
+        models: ModelTable,
+        settings: HTTPSettings,
+        receipts: Receipts | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self.models = models
         self.settings = settings
         self.receipts = receipts
+        self.tracing = tracing
         self.objectives = Objectives(settings.ttft_s, settings.itl_s)
         self.published = Published()
         self.began_s = time.monotonic()
@@ -111,6 +120,8 @@ class Service:
                 raise _about_tools(one) if asked.has_grammar else one
         for handle in handles:
             self.objectives.watch(engine, handle)
+            if self.tracing is not None:
+                self.tracing.watch(handle)
         if self.receipts is not None:
             for handle, request in zip(handles, requests, strict=True):
                 self.receipts.watch(handle, request, asked.model, request_id)

@@ -50,6 +50,7 @@ class HTTPSettings:
         itl_s: The same of every gap between two tokens.
         metrics_prefix: Of the names of metrics.
         state: Folder of files and batches; None keeps none.
+        traced: Make spans of OpenTelemetry.
         receipts: File to which a receipt of each answer is added; None writes none.
         receipts_text: Receipts hold the texts of answers, too.
         limits: Of single requests.
@@ -70,6 +71,7 @@ class HTTPSettings:
     itl_s: float | None = None
     metrics_prefix: str = "optc"
     state: Path | None = None
+    traced: bool = False
     receipts: Path | None = None
     receipts_text: bool = False
     limits: Limits = field(default_factory=Limits)

@@ -168,6 +168,11 @@ _SERVED = (
     metavar="NAME",
     help="What names of metrics begin with; vllm for its dashboards.",
 )
+@click.option(
+    "--otel",
+    is_flag=True,
+    help="Send spans of OpenTelemetry; OTEL_EXPORTER_OTLP_ENDPOINT and others say where.",
+)
 @click.option("--no-access-log", is_flag=True, help="Write no line for each request.")
 @add_options(ServeSettings, *_SERVED)
 def command(
@@ -215,6 +220,7 @@ def command(
         access_log=not options["no_access_log"],
         metrics_prefix=options["metrics_prefix"],
         state=options["state"],
+        traced=options["otel"],
         receipts=options["receipts"],
         receipts_text=options["receipts_text"],
         limits=limits,

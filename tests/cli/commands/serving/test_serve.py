@@ -20,6 +20,19 @@ def test_without_its_packages(optc: Optc, talker: Path, monkeypatch: pytest.Monk
     assert "pip install 'optc[serve]'" in outcome.err
 
 
+def test_without_the_packages_of_spans(
+    optc: Optc, talker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
+    for name in [one for one in sys.modules if one.startswith("optc.serve.tracing")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("opentelemetry.sdk.trace", "opentelemetry.sdk.resources"):
+        monkeypatch.setitem(sys.modules, name, None)
+    outcome = optc("serve", talker, "--otel", "--port", "0")
+    assert outcome.code == 3
+    assert "pip install 'optc[otel]'" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
