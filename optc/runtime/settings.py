@@ -99,7 +99,11 @@ class ServeSettings:
         None, "Always draft so many tokens [as many as pay].", kind="count", metavar="N"
     )
     max_drafted: int = option(
-        MAX_DRAFTED, "Most drafts of a text in a step.", kind="count", metavar="N"
+        MAX_DRAFTED,
+        "Most drafts of a text in a step.",
+        kind="count",
+        metavar="N",
+        show_default=True,
     )
     cost_cache: bool = True
     generation_defaults: bool = option(

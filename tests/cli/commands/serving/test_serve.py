@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
+from optc.cli.options import add_options
+from optc.runtime.settings import ServeSettings
 from tests.cli.conftest import Optc
 
 
@@ -18,6 +23,21 @@ def test_without_its_packages(optc: Optc, talker: Path, monkeypatch: pytest.Monk
     outcome = optc("serve", talker)
     assert outcome.code == 3
     assert "pip install 'optc[serve]'" in outcome.err
+
+
+@pytest.mark.parametrize("name", ["serving.serve", "serving.replay", "run", "chat"])
+def test_settings_that_nobody_states_are_those_of_a_load(name: str) -> None:
+    module = import_module(f"optc.cli.commands.{name}")
+    given: dict[str, Any] = {}
+
+    @click.command()
+    @add_options(ServeSettings, *module._SERVED)
+    def command(**options: Any) -> None:
+        given.update(options)
+
+    command.main([], standalone_mode=False)
+    assert given.keys() == set(module._SERVED)
+    assert ServeSettings(**given) == ServeSettings()
 
 
 def test_without_the_packages_of_spans(
