@@ -99,11 +99,7 @@ class ServeSettings:
         None, "Always draft so many tokens [as many as pay].", kind="count", metavar="N"
     )
     max_drafted: int = option(
-        MAX_DRAFTED,
-        "Most drafts of a text in a step.",
-        kind="count",
-        metavar="N",
-        show_default=True,
+        MAX_DRAFTED, "Most drafts of a text in a step.", kind="count", metavar="N"
     )
     cost_cache: bool = True
     generation_defaults: bool = option(

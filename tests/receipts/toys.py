@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from optc.executable.executable import EngineSpec, Float32, StepBatch
+from optc.executable.executable import Float32, StepBatch, StepInterface
 from tests.runtime.support.toy import ToyExecutable
 
 
 class PartingExecutable(ToyExecutable):
     """Likes other tokens from a position on."""
 
-    def __init__(self, spec: EngineSpec, position: int) -> None:
+    def __init__(self, spec: StepInterface, position: int) -> None:
         super().__init__(spec)
         self.position = position
 

@@ -218,6 +218,22 @@ def test_a_pipe_that_nobody_reads_holds_nothing_up(artifact: Path) -> None:
     assert "Traceback" not in "".join(server.lines)
 
 
+@pytest.mark.parametrize("options", [(), ("--generation-defaults", "false")])
+def test_what_the_model_sets_holds_unless_it_is_turned_off(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    path = write_artifact(tmp_path / "toy", generation={"temperature": 0.0}).path
+    with serving(path, *options) as server, httpx2.Client(base_url=server.url) as http:
+
+        def text(**fields: Any) -> str:
+            body = {"prompt": "hi", "max_tokens": 20, "ignore_eos": True, "seed": 1, **fields}
+            found: str = http.post("/v1/completions", json=body).json()["choices"][0]["text"]
+            return found
+
+        assert (text() == text(temperature=0)) is not bool(options)
+        assert (text() == text(temperature=1)) is bool(options)
+
+
 def test_an_idle_server_ends_at_once(artifact: Path) -> None:
     with serving(artifact, "--no-access-log") as server:
         server.terminate()

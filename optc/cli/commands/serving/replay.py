@@ -13,7 +13,7 @@ import click
 
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.chosen import chosen_json
-from optc.cli.options import add_options
+from optc.cli.options import add_options, stated
 from optc.cli.output import figure, json_option, print_json, print_warnings, show
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError, OptcError
@@ -137,7 +137,7 @@ def command(
     adapters = dict(_adapter(text) for text in adapter)
     wanted = _wanted(read_receipts(log), model, adapters.keys())
     total, origins, skipped = _survey(wanted, limit, log)
-    settings = ServeSettings(**options, generation_defaults=False)
+    settings = ServeSettings(**stated(options, _SERVED), generation_defaults=False)
     with load(artifact, settings) as engine, progress_on_stderr() as progress:
         for name, folder in adapters.items():
             engine.load_adapter(name, folder)

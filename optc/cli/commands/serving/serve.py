@@ -13,7 +13,7 @@ from optc.cli.artifact_path import ARTIFACT
 from optc.cli.commands.serving.keys import ADMIN_KEYS, KEYS, read_keys
 from optc.cli.commands.serving.sources import sources_of
 from optc.cli.logs import note, show_warnings
-from optc.cli.options import add_options
+from optc.cli.options import add_options, stated
 from optc.cli.output import print_warnings, visible
 from optc.errors import InputError
 from optc.runtime.settings import ServeSettings
@@ -197,7 +197,7 @@ def command(
     check_prefix(options["metrics_prefix"])
     if options["receipts_text"] and options["receipts"] is None:
         raise InputError("changes nothing without --receipts FILE", where="--receipts-text")
-    chosen = {name: options.pop(name) for name in _SERVED}
+    chosen = stated(options, _SERVED)
     engines = ServeSettings(**chosen, max_waiting=max_waiting)
     limits = Limits(
         body_bytes=options["max_body"],

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
 
 from optc import registry
-from optc.executable.executable import EngineSpec, Executable
+from optc.executable.executable import Executable, StepInterface
 from tests.cli.conftest import CHAT_TEMPLATE, Optc
 from tests.cli.test_docs import check, rows, spelled
 from tests.receipts.toys import PartingExecutable
@@ -26,7 +26,7 @@ class PartingBackend(ToyBackend):
     """Its engines differ from the toy from a position on."""
 
     def load(
-        self, folder: Path, spec: EngineSpec, data: dict[str, Any], threads: int
+        self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         return PartingExecutable(spec, PARTING)
 

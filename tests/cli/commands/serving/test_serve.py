@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from optc.cli.options import add_options
+from optc.cli.options import add_options, stated
 from optc.runtime.settings import ServeSettings
 from tests.cli.conftest import Optc
 
@@ -37,7 +37,8 @@ def test_settings_that_nobody_states_are_those_of_a_load(name: str) -> None:
 
     command.main([], standalone_mode=False)
     assert given.keys() == set(module._SERVED)
-    assert ServeSettings(**given) == ServeSettings()
+    assert ServeSettings(**stated(given, module._SERVED)) == ServeSettings()
+    assert given == {}
 
 
 def test_without_the_packages_of_spans(
