@@ -37,8 +37,8 @@ def read_deepseek(
         called = True
         yield from read_value(chars, add)
         yield from chars.skip_space()
-        if (yield from chars.match((END_OF_FENCE,))):
-            yield from chars.skip_space()
+        yield from chars.match((END_OF_FENCE,))
+        yield from chars.skip_space()
         yield from chars.match((END_OF_CALL,))
 
 

@@ -40,7 +40,7 @@ def read_pairs(
         key = (yield from text_until(chars, _END_OF_KEY)).strip()
         yield from chars.skip_space()
         if not (yield from chars.match((_VALUE,))):
-            break
+            continue  # a key without a value
         text = yield from text_until(chars, _END_OF_VALUE)
         add(f"{separator}{json.dumps(key)}: {json_of(text, tools[name], key)}")
         separator = ", "

@@ -57,7 +57,7 @@ def test_without_an_answer() -> None:
     load = Load([failed("connect")], 0.0)
     found: dict[str, Any] = figures(load, slo=Slo(ttft=1.0), price_per_hour=1.0)
     assert (found["ttft_ms"]["p50"], found["cost"], found["goodput"]["share"]) == (None, None, 0.0)
-    error = NoAnswerError("http://x", [Failure("connect", "refused")] * 2, {"a": 1})
+    error = NoAnswerError("http://x", [Failure("connect", "refused"), Failure("cut", "")], {"a": 1})
     assert error.exit_code == 3
     assert error.render() == ("http://x: all 2 requests failed; the first one: connect: refused")
 

@@ -10,6 +10,7 @@ def test_several_tokens_a_chunk() -> None:
     assert times.ttft_s == 0.5
     assert times.itl_s == (0.5, 1.0)
     assert times.tpot_s == pytest.approx(1.5 / 6)
+    assert StreamTimes(1.0).tokens == 0
 
 
 @pytest.mark.parametrize(("chunks", "tokens"), [([1.0], 5), ([1.0, 2.0], 1), ([], 0)])
