@@ -7,7 +7,7 @@ number per second (compare Zhong et al., 2024, DistServe).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -63,12 +63,19 @@ class ObjectivesError(OptcError):
         slo: The objectives.
         figures: Of the run (`optc.bench.summary`): what was measured is set against each bound.
         details: All values of the command, for the JSON object.
+        where: The option that states them.
     """
 
     kind = "objectives"
     exit_code = 4
 
-    def __init__(self, slo: Slo, figures: Mapping[str, Any], details: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        slo: Slo,
+        figures: Mapping[str, Any],
+        details: Mapping[str, Any],
+        where: str = "--slo",
+    ) -> None:
         bounds = {key: bound for key, bound in slo.to_json().items() if bound is not None}
         known = {key: figures[key]["p50"] for key in bounds if figures[key]["p50"] is not None}
         missed = {key: value for key, value in known.items() if value > bounds[key]}
@@ -83,10 +90,22 @@ class ObjectivesError(OptcError):
         reason = f": {'; '.join(found)}" if found else ""
         super().__init__(
             f"not one request meets the objectives{reason}",
-            where="--slo",
+            where=where,
             hint=f"allow more {names}, or send fewer or shorter requests",
         )
         self.details = dict(details)
+
+
+def goodput_of(
+    slo: Slo, served: Sequence[RequestMetrics], failed: int, seconds: float
+) -> dict[str, Any]:
+    """``slo``, the ``share`` of all requests that met it, and ``requests_per_s`` of those."""
+    met = sum(map(slo.met, served))
+    return {
+        "slo": slo.to_json(),
+        "share": met / (len(served) + failed),
+        "requests_per_s": met / seconds,
+    }
 
 
 def shortfall(share: float) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from optc.bench.replay import Run
-from optc.bench.slo import Slo
+from optc.bench.slo import Slo, goodput_of
 from optc.bench.utilization import Instruments
 from optc.errors import RequestError
 from optc.runtime.metrics.latencies import Latencies
@@ -33,8 +33,9 @@ def summarize(
     if not run.requests:
         raise RequestError(f"none of {run.failed} requests was served", where="workload")
     latencies, counters, seconds = Latencies(), run.counters, run.seconds
-    for served in run.requests:
-        latencies.observe(served.metrics)
+    times = [served.metrics for served in run.requests]
+    for one in times:
+        latencies.observe(one)
     tokens_in = sum(served.prompt_tokens for served in run.requests)
     tokens_out = sum(served.output_tokens for served in run.requests)
     return {
@@ -50,7 +51,7 @@ def summarize(
         **latencies.to_json(),
         "percentile_error": ERROR,
         "lateness_ms": {"p99": _milliseconds(run.lateness.quantile(0.99))},
-        "goodput": _goodput(run, slo),
+        "goodput": None if slo is None else goodput_of(slo, times, run.failed, seconds),
         "acceptance_rate": counters.acceptance_rate,
         "tokens_per_pass": counters.tokens_per_pass,
         "prefix_hit_rate": counters.prefix_hit_rate,
@@ -59,18 +60,7 @@ def summarize(
         "steps": counters.steps,
         "busy": counters.step_s / seconds,
         **_utilization(run, instruments),
-        "cost": _cost(price_per_hour, tokens_in, tokens_out, seconds),
-    }
-
-
-def _goodput(run: Run, slo: Slo | None) -> dict[str, Any] | None:
-    if slo is None:
-        return None
-    met = sum(slo.met(served.metrics) for served in run.requests)
-    return {
-        "slo": slo.to_json(),
-        "share": met / (len(run.requests) + run.failed),
-        "requests_per_s": met / run.seconds,
+        "cost": cost_of(price_per_hour, tokens_in, tokens_out, seconds),
     }
 
 
@@ -88,7 +78,7 @@ def _utilization(run: Run, instruments: Instruments | None) -> dict[str, float |
     }
 
 
-def _cost(
+def cost_of(
     price_per_hour: float | None, tokens_in: int, tokens_out: int, seconds: float
 ) -> dict[str, float] | None:
     """Price of the run's time, for a million tokens."""

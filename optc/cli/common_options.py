@@ -28,8 +28,12 @@ _FIRST = "optc.first"
 def variable(command: str, option: click.Option) -> str:
     """The environment variable of an option: ``OPTC_RUN_MAX_TOKENS`` of ``optc run
     --max-tokens``."""
-    flag = max(option.opts, key=len).lstrip("-")
-    return f"{PREFIX}_{command}_{flag}".replace("-", "_").upper()
+    return variable_of(command, max(option.opts, key=len))
+
+
+def variable_of(command: str, flag: str) -> str:
+    """`variable` of an option by its flag."""
+    return f"{PREFIX}_{command}_{flag.lstrip('-')}".replace("-", "_").upper()
 
 
 def with_common_options(command: click.Command, name: str) -> click.Command:
@@ -47,10 +51,13 @@ def with_common_options(command: click.Command, name: str) -> click.Command:
 def warn_of_variables(command: click.Command, name: str, commands: Collection[str]) -> None:
     """Warn of each variable that seems to be meant for one of the command's options and is none:
     the option is misspelled, or the command. ``commands`` are the names of all commands."""
-    begin = f"{PREFIX}_{name}_".upper()
+    begin = variable_of(name, "")
     options = [p for p in command.params if isinstance(p, click.Option)]
     known = [variable(name, option).removeprefix(begin) for option in options]
+    longer = tuple(variable_of(other, "") for other in commands if other.startswith(f"{name}-"))
     for one in sorted(os.environ):
+        if longer and one.startswith(longer):
+            continue  # of another command, whose name begins alike
         if one.startswith(begin) and one.removeprefix(begin) not in known:
             like = nearest(one.removeprefix(begin), known)
             usage = f"'optc {name} --help' lists the options"

@@ -14,7 +14,12 @@ from typing import NoReturn
 
 import click
 
-from optc.cli.common_options import PREFIX, given_by, warn_of_variables, with_common_options
+from optc.cli.common_options import (
+    given_by,
+    variable_of,
+    warn_of_variables,
+    with_common_options,
+)
 from optc.cli.logs import detach_logs
 from optc.cli.output import JSON_FLAG, print_error
 from optc.cli.streams import OutputError, ReaderLeftError, abandon_stdout, guard_streams
@@ -37,7 +42,9 @@ COMMANDS = {
     "run": "run",
     "chat": "chat",
     "serve": "serving.serve",
+    "replay": "serving.replay",
     "bench": "bench",
+    "bench-serve": "serving.bench_serve",
     "tune": "tune",
     "eval": "evaluate",
     "inspect": "inspect",
@@ -146,7 +153,7 @@ def run(arguments: Sequence[str]) -> int:
 def _json_variable(arguments: Sequence[str]) -> bool:
     """Whether ``OPTC_RUN_JSON``, of the command that is run, asks for JSON."""
     command = next((word for word in arguments if word in COMMANDS), "")
-    value = os.environ.get(f"{PREFIX}_{command}_{JSON_FLAG.lstrip('-')}".upper(), "")
+    value = os.environ.get(variable_of(command, JSON_FLAG), "")
     return value.lower() in ("1", "true", "t", "yes", "y", "on")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,6 +82,13 @@ def add_options(
         return command
 
     return decorate
+
+
+def stated(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The options of these names that were given; all of them are taken out of ``options``. What
+    nobody states keeps the default of its field, which need not be None."""
+    taken = {name: options.pop(name) for name in names}
+    return {name: value for name, value in taken.items() if value is not None}
 
 
 def _click_option(name: str, one: Option, default: Any) -> Callable[[F], F]:

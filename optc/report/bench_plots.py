@@ -97,14 +97,19 @@ def _latency(results: Sequence[Mapping[str, Any]]) -> Section:
 def _workload(found: Mapping[str, Any]) -> Section:
     goodput = found["goodput"]
     bounds = {} if goodput is None else goodput["slo"]
+    clients = found.get("concurrency")
+    came = f"arrived at {number(found['offered_per_s'])} a second"
+    if clients is not None:
+        came = f"came from {clients:,} clients, each one when its last had ended"
     caption = (
-        f"{found['requests']:,} requests arrived at {number(found['offered_per_s'])} a second "
-        f"({found['spec']}). A bar reaches from the median to what one in a hundred exceeds."
+        f"{found['requests']:,} requests {came} ({found['spec']}). A bar reaches from the median "
+        "to what one in a hundred exceeds."
     )
     if goodput is not None:
         caption += f" {percent(goodput['share'])} of them stayed within all bounds."
     rows = []
-    for key, label in _LATENCIES.items():
+    measured_here = {key: name for key, name in _LATENCIES.items() if f"{key}_ms" in found}
+    for key, label in measured_here.items():
         measured = [found[f"{key}_ms"][name] for name in _PERCENTILES]
         values = tuple(value for value in measured if value is not None and value > 0)
         if values:
@@ -112,7 +117,7 @@ def _workload(found: Mapping[str, Any]) -> Section:
     title = "Latencies"
     cells = [
         (label, *(number(found[f"{key}_ms"][name]) for name in _PERCENTILES))
-        for key, label in _LATENCIES.items()
+        for key, label in measured_here.items()
     ]
     beside = table([Column("ms"), *numbers(*_PERCENTILES)], cells)
     if not rows:

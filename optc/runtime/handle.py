@@ -45,6 +45,7 @@ class Handle:
         self._failure: tuple[str, BaseException] | None = None
         self._done = Latch()
         self._wakers: dict[int, Waker] = {}  # by their id: a lock could not be entered again
+        self._callbacks: list[Callable[[Handle], object]] = []
         self._engine: object = None
 
     @property
@@ -55,6 +56,17 @@ class Handle:
     def cancel(self) -> None:
         """End the request soon; what it has so far is its result. No effect when it has ended."""
         self._cancel(self)
+
+    def add_done_callback(self, call: Callable[[Handle], object]) -> None:
+        """Call something once the request has ended, in whatever way: on the engine's thread, which
+        it must not hold up, or here if the request has ended already.
+
+        Args:
+            call: Gets this handle, whose `result` is there; raises nothing.
+        """
+        self._callbacks.append(call)
+        if self.done:
+            self._call_back()
 
     def __iter__(self) -> Iterator[Delta]:
         """Deltas as they come, those of n completions interleaved; each is given once.
@@ -151,8 +163,18 @@ class Handle:
 
     def _end(self) -> None:
         self._done.set()
+        self._call_back()
         self._end_deltas()
         self._engine = None  # last: without its last name it closes
+
+    def _call_back(self) -> None:
+        """Each callback is taken out by one thread, and called by that one."""
+        while self._callbacks:
+            try:
+                call = self._callbacks.pop(0)
+            except IndexError:  # another thread took the last one
+                return
+            call(self)
 
     def _end_deltas(self) -> None:
         self._deltas.put(None)

@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from optc.errors import OptcError
+from optc.serve.admin.routes import ADMIN
 from optc.serve.api_errors import APIError
 from optc.serve.batches.batches_route import add_batch, cancel_batch, list_batches, one_batch
 from optc.serve.batches.files_route import (
@@ -36,6 +37,7 @@ from optc.serve.guards.refusal import (
 from optc.serve.messages.route import count_tokens, messages
 from optc.serve.metrics import EngineCollector, HTTPCounters
 from optc.serve.openapi import openapi
+from optc.serve.page.routes import page, status
 from optc.serve.responses.kept import Kept
 from optc.serve.responses.route import (
     cancel_response,
@@ -43,7 +45,7 @@ from optc.serve.responses.route import (
     remove_response,
     responses,
 )
-from optc.serve.routes.generating import chat_completions, completions
+from optc.serve.routes.generating import chat_completions, completions, generate
 from optc.serve.routes.metrics import metrics
 from optc.serve.routes.models import list_models, one_model
 from optc.serve.routes.probes import health, load, ready, version
@@ -54,6 +56,7 @@ from optc.serve.service import Service
 _ROUTES = [
     Route("/v1/completions", completions, methods=["POST"]),
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+    Route("/inference/v1/generate", generate, methods=["POST"]),
     *(Route(path, unsupported, methods=["POST"]) for path in REASONS),
     Route("/v1/responses", responses, methods=["POST"]),
     Route("/v1/responses/{name}", one_response, methods=["GET"]),
@@ -74,6 +77,9 @@ _ROUTES = [
     Route("/v1/models/{name:path}", one_model),
     Route("/tokenize", tokenize, methods=["POST"]),
     Route("/detokenize", detokenize, methods=["POST"]),
+    *(Route(path, handler, methods=[way]) for path, (way, handler, _) in ADMIN.items()),
+    Route("/", page),
+    Route("/status", status),
     Route("/health", health),
     Route("/ready", ready),
     Route("/load", load),
@@ -95,9 +101,17 @@ def make_app(
     """
     settings = service.settings
     registry = CollectorRegistry()
-    registry.register(EngineCollector(service.models, settings.metrics_prefix))
+    registry.register(
+        EngineCollector(
+            service.models, settings.metrics_prefix, service.objectives, service.published
+        )
+    )
     counters = HTTPCounters(registry, settings.metrics_prefix)
     guards = [Middleware(AccessLog, write=log, count=counters.count)]
+    if service.tracing is not None:
+        from optc.serve.tracing.middleware import TracedRequests  # of the extra 'otel'
+
+        guards.append(Middleware(TracedRequests, tracing=service.tracing))
     if settings.hosts:
         guards.append(Middleware(HostGuard, hosts=settings.hosts))
     if settings.origins:
@@ -110,7 +124,7 @@ def make_app(
                 expose_headers=["x-request-id"],
             )
         )
-    guards.append(Middleware(KeyGuard, keys=settings.keys))
+    guards.append(Middleware(KeyGuard, keys=settings.keys, admin_keys=settings.admin_keys))
     app = Starlette(
         routes=_ROUTES,
         middleware=guards,

@@ -7,7 +7,7 @@ these. No label comes from a request.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
@@ -23,7 +23,10 @@ from prometheus_client.registry import Collector
 from optc.errors import InputError
 from optc.runtime.engine import Engine
 from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.runtime.metrics.latencies import BOUNDS
 from optc.serve.models import ModelTable
+from optc.serve.objectives import Objectives
+from optc.serve.published import Published
 
 _PREFIX = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 _LABELS = ("model_name", "engine")
@@ -45,6 +48,11 @@ _COUNTERS = {
     "steps": ("engine_steps", "Calls of the executable."),
     "step_s": ("engine_step_seconds", "Time inside the executable."),
 }
+#: Counters of what ended, where there are objectives.
+_OBJECTIVES = {
+    "requests_within_objectives": "Texts that met --ttft-ms and --itl-ms.",
+    "requests_with_objectives": "Texts that could have.",
+}
 #: Histograms in seconds, by the names of `Latencies`.
 _HISTOGRAMS = {
     "ttft_s": ("time_to_first_token_seconds", "From arrival to the first token."),
@@ -53,6 +61,11 @@ _HISTOGRAMS = {
     "e2e_s": ("e2e_request_latency_seconds", "From arrival to the end."),
     "queue_s": ("request_queue_time_seconds", "From arrival to the first computed row."),
 }
+#: Of streams: name, what it says.
+PUBLISHED = (
+    "time_to_publish_seconds",
+    "From a request to the first text or call of its stream, thoughts left out.",
+)
 
 
 class EngineCollector(Collector):
@@ -61,10 +74,20 @@ class EngineCollector(Collector):
     Args:
         models: Of the server.
         prefix: Of all names.
+        objectives: Of answers; without any their counters are not there.
+        published: Times to the first bit that may be shown.
     """
 
-    def __init__(self, models: ModelTable, prefix: str) -> None:
+    def __init__(
+        self,
+        models: ModelTable,
+        prefix: str,
+        objectives: Objectives | None = None,
+        published: Published | None = None,
+    ) -> None:
         self._models = models
+        self._objectives = objectives or Objectives()
+        self._published = published or Published()
         self._prefix = prefix
 
     def collect(self) -> Iterable[Metric]:
@@ -74,6 +97,9 @@ class EngineCollector(Collector):
         yield from self._gauges(found)
         yield from self._counters(found)
         yield from self._histograms(found)
+        yield self._shown(found)
+        if self._objectives.stated:
+            yield from self._within(found)
         yield self._cache(found)
 
     def _name(self, name: str) -> str:
@@ -85,7 +111,7 @@ class EngineCollector(Collector):
             for name, text in _GAUGES.items()
         }
         for name, _, one in found:
-            values = (one.running, one.waiting, _use(one))
+            values = (one.running, one.waiting, kv_use(one))
             for family, value in zip(families.values(), values, strict=True):
                 family.add_metric((name, "0"), value)
         yield from families.values()
@@ -105,16 +131,33 @@ class EngineCollector(Collector):
                 ended.add_metric((model, "0", reason), count)
         yield ended
 
+    def _within(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Iterator[Metric]:
+        families = [
+            CounterMetricFamily(self._name(name), text, labels=_LABELS)
+            for name, text in _OBJECTIVES.items()
+        ]
+        for model, engine, _ in found:
+            for family, value in zip(families, self._objectives.counted(engine), strict=True):
+                family.add_metric((model, "0"), value)
+        yield from families
+
     def _histograms(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Iterator[Metric]:
         values = [(model, one.latencies.histograms()) for model, _, one in found]
         for field, (name, text) in _HISTOGRAMS.items():
             family = HistogramMetricFamily(self._name(name), text, labels=_LABELS)
             for model, histograms in values:
                 one: dict[str, Any] = histograms[field]
-                buckets = [(f"{bound:g}", float(count)) for bound, count in one["buckets"]]
-                buckets.append(("+Inf", float(one["count"])))
-                family.add_metric((model, "0"), buckets, one["sum"])
+                family.add_metric((model, "0"), _buckets(one["buckets"], one["count"]), one["sum"])
             yield family
+
+    def _shown(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Metric:
+        name, text = PUBLISHED
+        family = HistogramMetricFamily(self._name(name), text, labels=_LABELS)
+        for model, engine, _ in found:
+            times = self._published.times(engine)
+            buckets = _buckets(times.histogram(BOUNDS), times.count)
+            family.add_metric((model, "0"), buckets, times.total)
+        return family
 
     def _cache(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Metric:
         info = InfoMetricFamily(
@@ -149,6 +192,12 @@ class HTTPCounters:
         self._requests.labels(route, known, str(status)).inc()
 
 
+def _buckets(pairs: Iterable[Sequence[float]], count: int) -> list[tuple[str, float]]:
+    """Cumulative buckets as Prometheus has them, from pairs of a bound and a count."""
+    found = [(f"{bound:g}", float(below)) for bound, below in pairs]
+    return [*found, ("+Inf", float(count))]
+
+
 def check_prefix(prefix: str) -> None:
     """Refuse what is no beginning of a metric's name.
 
@@ -163,7 +212,7 @@ def check_prefix(prefix: str) -> None:
         )
 
 
-def _use(one: EngineMetrics) -> float:
+def kv_use(one: EngineMetrics) -> float:
     """Share of the blocks of the fullest group that requests hold."""
     pairs = zip(one.free_blocks, one.total_blocks, strict=False)
     return max((1 - free / total for free, total in pairs if total), default=0.0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
+from optc.receipts.origin import origin_of
+from optc.receipts.receipt import NOWHERE, Origin
 from optc.runtime.engine import Engine
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
@@ -56,6 +59,7 @@ class ServedModel:
         adapter: Name of the adapter; None is the model itself.
         created: When it was loaded, in seconds since 1970.
         fingerprint: Of what computes it, for ``system_fingerprint``; None is unknown.
+        origin: What its answers follow from, for receipts.
     """
 
     name: str
@@ -64,6 +68,7 @@ class ServedModel:
     adapter: str | None = None
     created: int = 0
     fingerprint: str | None = None
+    origin: Origin = NOWHERE
 
     def to_json(self) -> dict[str, Any]:
         """An entry of ``/v1/models``."""
@@ -81,14 +86,23 @@ class ServedModel:
 class ModelTable:
     """The models of a server.
 
+    The event loop reads it while a thread changes it: what it gives is never changed, but replaced.
+
     Args:
         sources: What to load, the default first.
+        opener: Loads further artifacts; None loads none.
 
     Raises:
         InputError: Two have the same name, or there are none.
+
+    Attributes:
+        loaded: All sources have been loaded.
+        changing: Held by who adds or removes models while the server serves.
     """
 
-    def __init__(self, sources: Sequence[ModelSource]) -> None:
+    def __init__(
+        self, sources: Sequence[ModelSource], opener: Callable[[Path], Engine] | None = None
+    ) -> None:
         names = [name for one in sources for name in (one.name, *(a.name for a in one.adapters))]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice or not names:
@@ -100,11 +114,9 @@ class ModelTable:
         self._sources = tuple(sources)
         self._models: dict[str, ServedModel] = {}
         self.engines: dict[str, Engine] = {}
-
-    @property
-    def loaded(self) -> bool:
-        """All models are there."""
-        return len(self.engines) == len(self._sources)
+        self.opener = opener
+        self.loaded = False
+        self.changing = asyncio.Lock()
 
     @property
     def models(self) -> Mapping[str, ServedModel]:
@@ -119,10 +131,11 @@ class ModelTable:
         """
         try:
             for source in self._sources:
-                self._load(source)
+                self.add(source)
         except BaseException:
             self.close()
             raise
+        self.loaded = True
 
     def find(self, name: str | None) -> ServedModel:
         """The model of a name; without one the only one.
@@ -145,17 +158,42 @@ class ModelTable:
         for engine in self.engines.values():
             engine.close()
 
-    def _load(self, source: ModelSource) -> None:
+    def add(self, source: ModelSource) -> None:
+        """Load a model and its adapters.
+
+        Raises:
+            OptcError: It cannot be loaded.
+        """
         engine = source.load()
-        self.engines[source.name] = engine
-        created, print_of = int(time.time()), _fingerprint(engine)
-        base = ServedModel(source.name, source.name, engine, None, created, print_of)
-        self._models[source.name] = base
+        self.engines = {**self.engines, source.name: engine}
+        created, origin = int(time.time()), origin_of(engine)
+        print_of = _fingerprint(origin)
+        base = ServedModel(source.name, source.name, engine, None, created, print_of, origin)
+        self._models = {**self._models, source.name: base}
         for one in source.adapters:
-            engine.load_adapter(one.name, one.folder)
-            self._models[one.name] = ServedModel(
-                one.name, source.name, engine, one.name, created, print_of
-            )
+            self.add_adapter(base, one)
+
+    def add_adapter(self, base: ServedModel, source: AdapterSource) -> None:
+        """Load an adapter of a model.
+
+        Raises:
+            OptcError: It cannot be loaded.
+        """
+        base.engine.load_adapter(source.name, source.folder)
+        adapted = replace(base, name=source.name, adapter=source.name, created=int(time.time()))
+        self._models = {**self._models, source.name: adapted}
+
+    def remove(self, name: str) -> Engine:
+        """Forget a model and its adapters. Gives its engine, which runs on."""
+        engine = self.engines[name]
+        self.engines = {key: one for key, one in self.engines.items() if key != name}
+        self._models = {key: one for key, one in self._models.items() if one.engine is not engine}
+        return engine
+
+    def remove_adapter(self, model: ServedModel) -> None:
+        """Forget an adapter."""
+        self._models = {key: one for key, one in self._models.items() if key != model.name}
+        model.engine.unload_adapter(model.name)
 
     def _names(self) -> str:
         return ", ".join(self._models)
@@ -174,11 +212,6 @@ def check_model(model: ServedModel) -> Tokenizer:
     return tokenizer
 
 
-def _fingerprint(engine: Engine) -> str | None:
+def _fingerprint(origin: Origin) -> str | None:
     """Tells engines apart whose answers to the same seed may differ."""
-    from optc.artifact import Artifact
-
-    info = engine.info
-    if info is None:
-        return None
-    return f"optc-{Artifact.open(info.artifact, 'size').digest[:12]}-{info.name}"
+    return f"optc-{origin.artifact[:12]}-{origin.engine}" if origin.artifact else None

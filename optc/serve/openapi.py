@@ -11,15 +11,19 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from optc.serve.admin.bodies import LoadAdapterBody, LoadModelBody
+from optc.serve.admin.routes import ADMIN
 from optc.serve.batches.batches_route import BatchBody
 from optc.serve.bodies.chat import ChatBody
 from optc.serve.bodies.completion import CompletionBody
+from optc.serve.bodies.generate import GenerateBody
 from optc.serve.bodies.tokens import DetokenizeBody, TokenizeBody
 from optc.serve.messages.body import CountBody, MessagesBody
 from optc.serve.responses.body import ResponseBody
 
 #: Routes with a body.
 _POSTS: dict[str, tuple[type[BaseModel], str]] = {
+    "/inference/v1/generate": (GenerateBody, "Continue tokens by tokens."),
     "/v1/completions": (CompletionBody, "Continue texts."),
     "/v1/chat/completions": (ChatBody, "The next message of a conversation."),
     "/v1/responses": (ResponseBody, "Go on with a conversation that is kept."),
@@ -28,6 +32,11 @@ _POSTS: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/batches": (BatchBody, "Answer a file."),
     "/tokenize": (TokenizeBody, "Tokens of a text or a conversation."),
     "/detokenize": (DetokenizeBody, "The text of tokens."),
+    **{
+        path: (kind, str(handler.__doc__))
+        for path, (_, handler, kind) in ADMIN.items()
+        if kind is not None
+    },
 }
 #: Routes without one.
 _GETS = {
@@ -37,8 +46,12 @@ _GETS = {
     "/ready": "Does it take requests now?",
     "/load": "How much runs and waits.",
     "/version": "Of optc.",
+    "/admin/models": "All models, with what computes them; needs the admin key.",
     "/metrics": "For Prometheus.",
+    "/status": "Counters of now, for the status page.",
 }
+#: Bodies of routes that add something by name.
+_CHANGES = (LoadModelBody, LoadAdapterBody)
 _ERROR = {
     "type": "object",
     "required": ["error"],
@@ -60,6 +73,7 @@ _WRONG = {
     "400": "Something is wrong with the request.",
     "401": "The key is missing or wrong.",
     "404": "There is no such model.",
+    "409": "There is one of this name already.",
     "413": "The body is too long.",
     "415": "The body is no JSON.",
     "429": "Too many requests wait.",
@@ -104,7 +118,7 @@ def _post(kind: type[BaseModel], text: str) -> dict[str, Any]:
         },
         "responses": {
             "200": {"description": text, "content": {"application/json": {}}},
-            **_wrong(*_WRONG),
+            **_wrong(*_WRONG.keys() - ({"409"} if kind not in _CHANGES else set())),
         },
     }
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 import uvicorn
 
-from optc.errors import InputError, OptcError
+from optc.errors import InputError
 from optc.logs.logger import logger
 from optc.serve.app import make_app
 from optc.serve.batches.runner import Runner
 from optc.serve.batches.store import Store
+from optc.serve.lines import STDOUT, LineWriter
 from optc.serve.models import ModelTable
+from optc.serve.receipts import Receipts
 from optc.serve.service import Service
 from optc.serve.settings import HTTPSettings
+from optc.system.needs import otel_packages
+
+if TYPE_CHECKING:  # of the extra 'otel'
+    from optc.serve.tracing.tracing import Tracing
 
 _LOG = logger(__name__)
 #: How often a draining server looks whether it is idle.
@@ -61,12 +67,16 @@ class _Server:
 
     def __init__(self, models: ModelTable, settings: HTTPSettings, listener: socket.socket) -> None:
         settings = settings.named
-        self._service = Service(models, settings)
+        receipts = None
+        if settings.receipts is not None:
+            receipts = Receipts(settings.receipts, with_text=settings.receipts_text)
+        self._service = Service(models, settings, receipts, _tracing(settings))
         self._store = None if settings.state is None else Store(settings.state)
         self._settings = settings
         self._listener = listener
+        self._lines = LineWriter(STDOUT, "stdout") if settings.access_log else None
         config = uvicorn.Config(
-            make_app(self._service, _Lines() if settings.access_log else None, self._store),
+            make_app(self._service, self._lines, self._store),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -95,8 +105,18 @@ class _Server:
             finally:
                 self._uvicorn.should_exit = True
                 await serving
-                if self._store is not None:
-                    self._store.close()
+                await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        """Write what is left to be written."""
+        if self._store is not None:
+            self._store.close()
+        if self._service.receipts is not None:
+            self._service.receipts.close()
+        if self._service.tracing is not None:
+            self._service.tracing.close()
+        if self._lines is not None:
+            self._lines.close()
 
     async def _load(self) -> None:
         loading = asyncio.create_task(asyncio.to_thread(self._service.models.load))
@@ -189,6 +209,15 @@ def _listener(settings: HTTPSettings) -> socket.socket:
     return listener
 
 
+def _tracing(settings: HTTPSettings) -> Tracing | None:
+    if not settings.traced:
+        return None
+    with otel_packages():
+        from optc.serve.tracing.provider import make_provider
+        from optc.serve.tracing.tracing import Tracing
+    return Tracing(make_provider())
+
+
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     import uvloop
 
@@ -199,21 +228,3 @@ def _log_failure(task: asyncio.Task[None]) -> None:
     """Say that batches are answered no more."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _LOG.error("batches are answered no more", exc_info=error)
-
-
-class _Lines:
-    """Lines on stdout, until nobody reads them any more: requests go on then."""
-
-    def __init__(self) -> None:
-        self._stopped = False
-
-    def __call__(self, line: str) -> None:
-        """Write a line."""
-        if self._stopped:
-            return
-        try:
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
-        except (OSError, OptcError) as error:
-            self._stopped = True
-            _LOG.warning("stdout takes no lines any more: %s", error)

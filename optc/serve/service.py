@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
 
 from optc.errors import RequestError
 from optc.logs.logger import logger
@@ -13,7 +15,13 @@ from optc.serve.answering.streams import cancel_all
 from optc.serve.api_errors import APIError, later
 from optc.serve.asking.asked import Asked
 from optc.serve.models import ModelTable
+from optc.serve.objectives import Objectives
+from optc.serve.published import Published
+from optc.serve.receipts import Receipts, seeded
 from optc.serve.settings import HTTPSettings
+
+if TYPE_CHECKING:  # of the extra 'otel'
+    from optc.serve.tracing.tracing import Tracing
 
 _LOG = logger(__name__)
 #: Names of unknown fields that are remembered, and their characters.
@@ -26,17 +34,43 @@ class Service:
     Args:
         models: Its models.
         settings: How it serves.
+        receipts: Told of each request; None writes no receipts.
+        tracing: Makes spans of each request; None makes none.
 
     Attributes:
         draining: It takes no more requests.
+        objectives: Counts of the answers that met them.
+        published: How long clients of streams wait for the first bit to show.
+        began_s: When the server began, on ``time.monotonic``.
     """
 
-    def __init__(self, models: ModelTable, settings: HTTPSettings) -> None:
+    def __init__(
+        self,
+        models: ModelTable,
+        settings: HTTPSettings,
+        receipts: Receipts | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
         self.models = models
         self.settings = settings
+        self.receipts = receipts
+        self.tracing = tracing
+        self.objectives = Objectives(settings.ttft_s, settings.itl_s)
+        self.published = Published()
+        self.began_s = time.monotonic()
         self.draining = False
         self._preparing = 0
         self._unknown: set[str] = set()
+
+    @property
+    def state(self) -> Literal["draining", "loading", "busy", "ready"]:
+        """Whether requests are taken, and why not."""
+        if self.draining:
+            return "draining"
+        if not self.models.loaded:
+            return "loading"
+        engines = self.models.engines.values()
+        return "ready" if all(engine.health().ready for engine in engines) else "busy"
 
     @contextmanager
     def preparing(self) -> Iterator[None]:
@@ -45,15 +79,21 @@ class Service:
         Raises:
             APIError: The server takes no requests now.
         """
-        self._check()
+        self.check()
+        if self._preparing >= self.settings.limits.preparing:
+            raise later(429, "too many requests at once; ask again later", "rate_limit_exceeded")
         self._preparing += 1
         try:
             yield
         finally:
             self._preparing -= 1
 
-    async def begin(self, asked: Asked) -> list[Handle]:
+    async def begin(self, asked: Asked, request_id: str = "") -> list[Handle]:
         """Hand all requests in, or none.
+
+        Args:
+            asked: The requests.
+            request_id: For their receipts.
 
         Raises:
             APIError: There is no room.
@@ -64,7 +104,10 @@ class Service:
         places = engine.health().places
         if places is not None and places < len(asked.requests):  # before work that is for nothing
             raise later(429, "too many requests wait; ask again later", "rate_limit_exceeded")
-        begun = [asyncio.ensure_future(engine.asubmit(one)) for one in asked.requests]
+        requests = asked.requests
+        if self.receipts is not None:
+            requests = tuple(map(seeded, requests))
+        begun = [asyncio.ensure_future(engine.asubmit(one)) for one in requests]
         try:
             results = await asyncio.gather(*begun, return_exceptions=True)
         except asyncio.CancelledError:
@@ -75,15 +118,25 @@ class Service:
             if isinstance(one, BaseException):
                 cancel_all(handles)
                 raise _about_tools(one) if asked.has_grammar else one
+        for handle in handles:
+            self.objectives.watch(engine, handle)
+            if self.tracing is not None:
+                self.tracing.watch(handle)
+        if self.receipts is not None:
+            for handle, request in zip(handles, requests, strict=True):
+                self.receipts.watch(handle, request, asked.model, request_id)
         return handles
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Refuse requests while the models are loaded and when the server stops.
+
+        Raises:
+            APIError: It does.
+        """
         if self.draining:
             raise later(503, "the server is shutting down")
         if not self.models.loaded:
             raise later(503, "the models are being loaded")
-        if self._preparing >= self.settings.limits.preparing:
-            raise later(429, "too many requests at once; ask again later", "rate_limit_exceeded")
 
     def _note_unknown(self, names: Sequence[str]) -> None:
         """Name fields once that change nothing."""

@@ -38,28 +38,42 @@ class HTTPSettings:
         host: Address to listen at.
         port: Port to listen at; 0 is a free one.
         keys: Keys of which each request needs one; none let everybody in.
+        admin_keys: Keys of which each request of an admin route needs one; none turn these off.
+        admin_folder: Artifacts and adapters that admin routes load lie in it; None loads none.
         origins: Origins of web pages that may ask (CORS); none may.
         hosts: Names in ``Host`` that are answered; none are all.
         ping_s: Seconds after which a silent stream sends a comment; 0 never does.
         pause_s: Seconds between two chunks of a stream, at least.
         drain_s: Seconds that running requests have to end once the server is to stop.
         access_log: Write a line of JSON for each request.
+        ttft_s: Objective of each answer: its time to first token, at most; None has none.
+        itl_s: The same of every gap between two tokens.
         metrics_prefix: Of the names of metrics.
         state: Folder of files and batches; None keeps none.
+        traced: Make spans of OpenTelemetry.
+        receipts: File to which a receipt of each answer is added; None writes none.
+        receipts_text: Receipts hold the texts of answers, too.
         limits: Of single requests.
     """
 
     host: str = "127.0.0.1"
     port: int = 8000
     keys: tuple[str, ...] = ()
+    admin_keys: tuple[str, ...] = ()
+    admin_folder: Path | None = None
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     ping_s: float = 5.0
     pause_s: float = 0.0
     drain_s: float = 60.0
     access_log: bool = True
+    ttft_s: float | None = None
+    itl_s: float | None = None
     metrics_prefix: str = "optc"
     state: Path | None = None
+    traced: bool = False
+    receipts: Path | None = None
+    receipts_text: bool = False
     limits: Limits = field(default_factory=Limits)
 
     @property

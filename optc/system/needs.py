@@ -31,6 +31,17 @@ def serve_packages() -> Iterator[None]:
 
 
 @contextmanager
+def otel_packages() -> Iterator[None]:
+    """The same for spans of OpenTelemetry.
+
+    Raises:
+        UnavailableError: A package of the ``otel`` extra is not installed.
+    """
+    with _packages("otel"):
+        yield
+
+
+@contextmanager
 def eval_packages() -> Iterator[None]:
     """The same for lm-eval.
 

@@ -26,7 +26,8 @@ def test_every_option_has_a_variable_of_its_own(name: str) -> None:
     options = [p for p in command(name).params if isinstance(p, click.Option)]
     variables = [p.envvar[0] if isinstance(p.envvar, list) else p.envvar for p in options]
     assert len(set(variables)) == len(options)
-    assert all(str(one).startswith(f"OPTC_{name.upper()}_") for one in variables)
+    begin = f"OPTC_{name.replace('-', '_').upper()}_"
+    assert all(str(one).startswith(begin) for one in variables)
     assert {"--config", "--quiet", "--verbose", "--log-file"} <= {
         o for p in options for o in p.opts
     }

@@ -29,5 +29,5 @@ def test_backends() -> None:
 
 
 def test_commands_and_options() -> None:
-    assert completed("rep") == [("plain", "report")]
+    assert completed("repo") == [("plain", "report")]
     assert ("plain", "--bench") in completed("report", "--b")

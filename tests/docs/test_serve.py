@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
 
+from optc.cli.commands.serving import replay
 from optc.cli.commands.serving.serve import command
 from optc.openai.names import REFUSED, SAMPLING
 from optc.serve import metrics
@@ -27,12 +28,16 @@ def section(title: str) -> str:
 
 def test_options() -> None:
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE))
-    there = {flag for one in command.params if isinstance(one, click.Option) for flag in one.opts}
-    assert named == there
+    there, replays = (
+        {flag for one in of.params if isinstance(one, click.Option) for flag in one.opts}
+        for of in (command, replay.command)
+    )
+    of_replay = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", section("Receipts and replay")))
+    assert named - (of_replay & replays - there) == there
 
 
 def test_routes() -> None:
-    named = set(re.findall(r"(?:POST|GET|DELETE) ?(/[\w./]+)|`(/[\w./]+)`", section("Routes")))
+    named = set(re.findall(r"(?:POST|GET|DELETE) ?(/[\w./]*)|`(/[\w./]+)`", section("Routes")))
     found = {path for pair in named for path in pair if path}
     there = {re.sub(r"\{[\w:]+\}", "ID", route.path) for route in _ROUTES}
     assert found - {"/v1/embeddings"} == there - REASONS.keys()
@@ -53,6 +58,8 @@ def test_metrics() -> None:
         *metrics._GAUGES,
         *(name for name, _ in metrics._COUNTERS.values()),
         *(name for name, _ in metrics._HISTOGRAMS.values()),
+        *metrics._OBJECTIVES,
+        metrics.PUBLISHED[0],
     }
     assert there <= named
     labels = {"model_name", "engine", "finished_reason", "route", "method", "status"}

@@ -602,3 +602,29 @@ def test_an_engine_is_closed_behind_its_with() -> None:
         assert len(engine.generate([[1, 2]], GREEDY)) == 1
     with pytest.raises(OptcError, match="the engine is not running any more"):
         engine.generate([[1, 2]], GREEDY)
+
+
+def test_who_asked_to_be_told_is_told_once(gated: tuple[Engine, Gated]) -> None:
+    engine, gate = gated
+    told: list[Handle] = []
+    first = threading.Event()
+    asked = engine.submit([3, 4], SamplingParams(max_tokens=2))
+    asked.add_done_callback(told.append)
+    asked.add_done_callback(lambda _: first.set())
+    assert told == []
+    gate.permits.release(10)
+    assert first.wait(HANG_S)
+    asked.add_done_callback(told.append)  # behind the end
+    assert told == [asked, asked]
+
+
+@pytest.mark.parametrize("end", ["fail", "finish"])
+def test_who_asked_is_told_of_any_end(end: str) -> None:
+    one, told = handle(), []
+    one.add_done_callback(lambda of: told.append(of.done))
+    if end == "fail":
+        one.fail(RuntimeError())
+    else:
+        one.finish(completion(0))
+    one.fail(RuntimeError())
+    assert told == [True]

@@ -15,6 +15,7 @@ from optc.openai.names import REFUSED, SAMPLING
 from optc.serve.app import make_app
 from optc.serve.bodies.chat import ChatBody
 from optc.serve.bodies.completion import CompletionBody
+from optc.serve.bodies.generate import GenerateBody
 from optc.serve.bodies.tokens import DetokenizeBody, TokenizeBody
 from optc.serve.messages.body import CountBody, MessagesBody
 from optc.serve.models import ModelSource, ModelTable
@@ -27,6 +28,7 @@ USER = {"role": "user", "content": "hi"}
 BASES: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "hi"},
     "/v1/chat/completions": {"messages": [USER]},
+    "/inference/v1/generate": {"token_ids": [5, 6]},
     "/v1/responses": {"input": "hi"},
     "/v1/messages": {"messages": [USER], "max_tokens": 8},
     "/v1/messages/count_tokens": {"messages": [USER]},
@@ -36,6 +38,7 @@ BASES: dict[str, dict[str, Any]] = {
 KINDS = {
     "/v1/completions": CompletionBody,
     "/v1/chat/completions": ChatBody,
+    "/inference/v1/generate": GenerateBody,
     "/v1/responses": ResponseBody,
     "/v1/messages": MessagesBody,
     "/v1/messages/count_tokens": CountBody,

@@ -13,7 +13,7 @@ from optc.serve.routes.unsupported import REASONS
 from tests.serve.conftest import Api
 
 NOT_LISTED = {
-    *("/openapi.json", "/v1/models/{name:path}", *REASONS),
+    *("/", "/openapi.json", "/v1/models/{name:path}", *REASONS),
     *("/v1/responses/{name}", "/v1/responses/{name}/cancel"),
     *("/v1/files/{name}", "/v1/files/{name}/content"),
     *("/v1/batches/{name}", "/v1/batches/{name}/cancel"),

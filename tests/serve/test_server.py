@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import socket
@@ -14,7 +15,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from optc.cli.streams import EXIT_READER_LEFT
 from tests.runtime.support.artifacts import write_artifact
 from tests.serve.processes import PATIENCE_S, Server, serving
 from tests.serve.toys import TEMPLATE
@@ -201,10 +201,37 @@ def test_nobody_needs_to_read_the_lines(artifact: Path) -> None:
         for _ in range(3):
             assert http.get("/v1/models").status_code == 200
         server.terminate()
-        assert server.process.wait(PATIENCE_S) == EXIT_READER_LEFT, "as of every command"
+        assert server.process.wait(PATIENCE_S) == 0
     text = "".join(server.lines)
     assert text.count("stdout takes no lines any more") == 1
     assert "Traceback" not in text
+
+
+def test_a_pipe_that_nobody_reads_holds_nothing_up(artifact: Path) -> None:
+    with serving(artifact, reads=False) as server, httpx2.Client(base_url=server.url) as http:
+        assert server.process.stdout is not None
+        size = fcntl.fcntl(server.process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        for _ in range(size // 100):  # a line is longer
+            assert http.get("/v1/models").status_code == 200
+        server.terminate()
+        assert server.process.wait(PATIENCE_S) == 0
+    assert "Traceback" not in "".join(server.lines)
+
+
+@pytest.mark.parametrize("options", [(), ("--generation-defaults", "false")])
+def test_what_the_model_sets_holds_unless_it_is_turned_off(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    path = write_artifact(tmp_path / "toy", generation={"temperature": 0.0}).path
+    with serving(path, *options) as server, httpx2.Client(base_url=server.url) as http:
+
+        def text(**fields: Any) -> str:
+            body = {"prompt": "hi", "max_tokens": 20, "ignore_eos": True, "seed": 1, **fields}
+            found: str = http.post("/v1/completions", json=body).json()["choices"][0]["text"]
+            return found
+
+        assert (text() == text(temperature=0)) is not bool(options)
+        assert (text() == text(temperature=1)) is bool(options)
 
 
 def test_an_idle_server_ends_at_once(artifact: Path) -> None:

@@ -18,7 +18,7 @@ from optc.cli.generating.sampling import (
     sampling_options,
     sampling_params,
 )
-from optc.cli.options import add_options
+from optc.cli.options import add_options, stated
 from optc.cli.output import print_warnings, visible
 from optc.cli.valid_text import valid_text
 from optc.errors import UnsupportedError
@@ -73,7 +73,7 @@ def command(
     from optc.cli.chat.repl import converse
     from optc.runtime.loader import load
 
-    settings = ServeSettings(**{name: options.pop(name) for name in _SERVED})
+    settings = ServeSettings(**stated(options, _SERVED))
     params = sampling_params(options, CHAT_DEFAULTS)
     variables = options.pop("chat_template_kwargs")
     said = [] if messages is None else read_messages(messages)

@@ -20,7 +20,7 @@ from optc.cli.generating.sampling import (
     sampling_params,
 )
 from optc.cli.logs import note
-from optc.cli.options import add_options
+from optc.cli.options import add_options, stated
 from optc.cli.output import json_option, print_json, print_warnings, visible
 from optc.runtime.settings import ServeSettings
 
@@ -112,7 +112,7 @@ def command(
     if prompts.empty and source is None:
         names = "'--prompt', '--prompt-file', '--messages' or '--input'"
         raise click.UsageError(f"Missing option {names}")
-    settings = ServeSettings(**{name: options.pop(name) for name in _SERVED})
+    settings = ServeSettings(**stated(options, _SERVED))
     params = sampling_params(options)
     terms: dict[str, Any] = {"deadline_s": timeout, "parse_special": parse_special}
     if source is not None and answers is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from optc.errors import OptcError
+from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Delta, RequestOutput
 from optc.serve.answering.envelope import DONE, Envelope
@@ -23,6 +24,7 @@ async def chunks(
     writer: Writer,
     facts: dict[str, Any],
     pause_s: float = 0.0,
+    published: Callable[[Engine], None] = lambda engine: None,
 ) -> AsyncGenerator[bytes, None]:
     """Server-sent events up to ``[DONE]``. What goes wrong meanwhile is an event, too. Who closes
     it cancels the requests.
@@ -33,7 +35,9 @@ async def chunks(
         writer: Writes their choices.
         facts: Where the log finds how many tokens there were, and what went wrong.
         pause_s: Seconds between two events of a text, at least.
+        published: Called when there is something to be shown to a user.
     """
+    shown = False
     envelope, each = writer.envelope, asked.usage == "each"
     read = sum(len(handle.prompt_token_ids) for handle in handles)
     written = 0
@@ -50,6 +54,9 @@ async def chunks(
                 found = [writer.delta(place * asked.n + delta.index, delta) for delta in come]
                 if added := _events(envelope, found, counted(read, written) if each else None):
                     yield added
+                    if not shown and any(map(_shows, found)):
+                        shown = True
+                        published(asked.model.engine)
         outputs = [check_output(await handle) for handle in handles]
         if asked.usage != "none":
             yield envelope.chunk([], usage_of(asked, outputs))
@@ -91,6 +98,15 @@ def event(data: bytes) -> bytes:
 def _events(envelope: Envelope, choices: Sequence[dict[str, Any] | None], usage: object) -> bytes:
     """A chunk for each choice: many clients look at the first one of a chunk alone."""
     return b"".join(envelope.chunk([one], usage) for one in choices if one is not None)
+
+
+def _shows(choice: dict[str, Any] | None) -> bool:
+    """Has something for a user: a text, a call, or tokens that stand for a text."""
+    if choice is None:
+        return False
+    delta = choice.get("delta") or {}
+    parts = (choice.get("text"), delta.get("content"), delta.get("tool_calls"))
+    return any(parts) or ("delta" not in choice and bool(choice.get("token_ids")))
 
 
 async def come_together(handle: Handle, pause_s: float = 0.0) -> AsyncGenerator[list[Delta], None]:

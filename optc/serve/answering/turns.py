@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -77,6 +77,11 @@ class Turn:
         return changes + self._closed()
 
     @property
+    def shows(self) -> bool:
+        """It has something for a user: a text or a call."""
+        return any(item.kind != "thought" for item in self.items)
+
+    @property
     def calls(self) -> bool:
         """It calls something."""
         return any(item.kind == "call" for item in self.items)
@@ -117,6 +122,10 @@ class Turn:
 class TurnWriter(Protocol):
     """Writes the events of a turn, in the form of one API."""
 
+    @property
+    def shows(self) -> bool:
+        """There is something for a user."""
+
     def begin(self) -> bytes:
         """Before anything is there."""
 
@@ -131,7 +140,11 @@ class TurnWriter(Protocol):
 
 
 async def turn_events(
-    handle: Handle, writer: TurnWriter, facts: dict[str, Any], pause_s: float = 0.0
+    handle: Handle,
+    writer: TurnWriter,
+    facts: dict[str, Any],
+    pause_s: float = 0.0,
+    published: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[bytes, None]:
     """Server-sent events of one turn. What goes wrong meanwhile is an event, too. Who closes it
     cancels the request.
@@ -141,8 +154,9 @@ async def turn_events(
         writer: Writes its events.
         facts: Where the log finds how many tokens there were, and what went wrong.
         pause_s: Seconds between two events, at least.
+        published: Called when there is something to be shown to a user.
     """
-    written = 0
+    written, shown = 0, False
     try:
         yield writer.begin()
         async for (delta,) in come_together(handle, pause_s):
@@ -151,6 +165,9 @@ async def turn_events(
             written += len(delta.token_ids)
             if added := writer.feed(delta):
                 yield added
+            if not shown and writer.shows:
+                shown = True
+                published()
         yield writer.end(check_output(await handle))
     except (OptcError, APIError) as error:
         told = of_error(error) if isinstance(error, OptcError) else error

@@ -10,11 +10,13 @@ from optc.runtime.handle import Handle
 from optc.serve.answering.chat import ChatWriter
 from optc.serve.answering.completion import CompletionWriter
 from optc.serve.answering.streams import cancel_all, check_output
+from optc.serve.answering.tokens import TokensWriter
 from optc.serve.answering.usage import usage_of
 from optc.serve.answering.writer import Writer, whole_choices
 from optc.serve.asking.asked import Asked, Asker
 from optc.serve.asking.chat import ask_chat
 from optc.serve.asking.completion import ask_completion
+from optc.serve.asking.tokens import ask_tokens
 from optc.serve.models import ModelTable
 from optc.serve.settings import Limits
 
@@ -34,6 +36,7 @@ class Form:
 
 COMPLETION = Form(ask_completion, lambda asked, prompt: CompletionWriter(asked))
 CHAT = Form(ask_chat, ChatWriter)
+TOKENS = Form(ask_tokens, lambda asked, prompt: TokensWriter(asked))
 
 
 async def whole_answer(

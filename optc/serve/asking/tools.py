@@ -12,8 +12,10 @@ from optc.logs.logger import logger
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
 from optc.serve.parsing.formats import (
+    GLM,
     HERMES,
     JSON,
+    PYTHON,
     XML,
     ThoughtFormat,
     begins_in_thought,
@@ -108,7 +110,7 @@ def strict_grammar(
     if reading.calls is None or not any(one["function"].get("strict") for one in tools):
         return None
     return grammar_of_strict_calls(
-        HERMES if reading.calls is XML else reading.calls,
+        HERMES if reading.calls in (XML, GLM) else reading.calls,
         reading.tools,
         tokenizer,
         parallel=reading.most_calls != 1,
@@ -120,7 +122,9 @@ def _callable(reading: Reading) -> Reading:
     """A reading in whose format a grammar can write calls."""
     if reading.calls is None:
         return replace(reading, calls=JSON)
-    return replace(reading, calls=HERMES) if reading.calls is XML else reading
+    if reading.calls is PYTHON:
+        return replace(reading, calls=JSON)
+    return replace(reading, calls=HERMES) if reading.calls in (XML, GLM) else reading
 
 
 def _text(content: object) -> str:

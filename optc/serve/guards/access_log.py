@@ -16,6 +16,8 @@ from optc.serve.guards.request_id import HEADER, request_id
 
 #: Where the scope of a request keeps what its line says besides.
 FACTS = "optc.facts"
+#: Asked by each open status page every second: what goes well has no line.
+POLLED = "/status"
 #: Written for requests whose client has left: nginx's number.
 CLIENT_LEFT = 499
 
@@ -66,7 +68,7 @@ class AccessLog:
         finally:
             route = getattr(scope.get("route"), "path", "")  # a path may hold anything
             self._count(route or "other", scope["method"], status)
-            if self._write is not None:
+            if self._write is not None and not (scope["path"] == POLLED and status == 200):
                 line = {
                     "time": round(now, 3),
                     "method": scope["method"],

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from optc.serve.admin.routes import ADMIN
 from optc.serve.api_errors import APIError
 from optc.serve.asking.asked import Asker
 from optc.serve.context import ASKER
 from optc.serve.guards.access_log import FACTS
 from optc.serve.guards.refusal import refusal
 
-#: Probes of machines need no key, and say nothing.
-OPEN = frozenset({"/health", "/ready"})
+#: Probes of machines need no key, and say nothing; nor does the page, which asks for one itself.
+OPEN = frozenset({"/health", "/ready", "/"})
 
 
 class KeyGuard:
@@ -25,11 +26,13 @@ class KeyGuard:
     Args:
         app: What answers.
         keys: One of them is needed; none let everybody in.
+        admin_keys: One of these is needed by admin routes, if there are any.
     """
 
-    def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, keys: Sequence[str], admin_keys: Sequence[str] = ()) -> None:
         self._app = app
         self._digests = [_digest(key.encode()) for key in keys]
+        self._admin_digests = [_digest(key.encode()) for key in admin_keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
@@ -37,8 +40,9 @@ class KeyGuard:
             await self._app(scope, receive, send)
             return
         salt = ""
-        if self._digests:
-            found = self._found(Headers(scope=scope))
+        is_admin = scope["path"] in ADMIN and self._admin_digests
+        if needed := self._admin_digests if is_admin else self._digests:
+            found = _found(Headers(scope=scope), needed)
             if found is None:
                 error = APIError(
                     401,
@@ -54,17 +58,18 @@ class KeyGuard:
         scope[ASKER] = Asker(salt, scope[FACTS]["request_id"])
         await self._app(scope, receive, send)
 
-    def _found(self, headers: Headers) -> bytes | None:
-        """The digest of the key that was sent, if it is one of ours. Looks at all of them, so that
-        the time tells nothing."""
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        given = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        sent = _digest(given.encode("utf-8", "surrogateescape"))
-        found = None
-        for digest in self._digests:
-            if hmac.compare_digest(digest, sent):
-                found = digest
-        return found
+
+def _found(headers: Headers, digests: Sequence[bytes]) -> bytes | None:
+    """The digest of the key that was sent, if it is one of these. Looks at all of them, so that the
+    time tells nothing."""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    given = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+    sent = _digest(given.encode("utf-8", "surrogateescape"))
+    found = None
+    for digest in digests:
+        if hmac.compare_digest(digest, sent):
+            found = digest
+    return found
 
 
 def _digest(key: bytes) -> bytes:

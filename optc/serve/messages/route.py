@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -27,16 +28,18 @@ async def messages(request: Request) -> Response:
     """The next message of a conversation."""
     service, asker = service_of(request), asker_of(request)
     limits, facts = service.settings.limits, facts_of(request)
+    published = service.published.timer()
     with service.preparing():
         read = lambda body: ask_message(body, service.models, asker, limits)  # noqa: E731
         asked = await read_body(request, limits.body_bytes, read)
         facts |= {"model": asked.model.name, "stream": asked.stream}
-        (handle,) = await unless_left(request.receive, service.begin(asked))
+        (handle,) = await unless_left(request.receive, service.begin(asked, asker.request_id))
     facts["prompt_tokens"] = len(handle.prompt_token_ids)
     writer = MessageWriter(asked, handle.prompt_token_ids)
     if asked.stream:
         settings = service.settings
-        events = turn_events(handle, writer, facts, settings.pause_s)
+        note = partial(published, asked.model.engine)
+        events = turn_events(handle, writer, facts, settings.pause_s, note)
         return EventStream(events, settings.ping_s)
     return JSONResponse(await unless_left(request.receive, _whole(handle, writer, facts)))
 

@@ -52,6 +52,11 @@ class MessageWriter:
             "stop_details": None,
         }
 
+    @property
+    def shows(self) -> bool:
+        """There is something for a user."""
+        return self._turn.shows
+
     def whole(self, output: RequestOutput) -> dict[str, Any]:
         """A finished message."""
         self._turn.feed(output.text)

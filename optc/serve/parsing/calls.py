@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from optc.serve.parsing.characters import Characters, Reading
+from optc.serve.parsing.deepseek import read_deepseek
+from optc.serve.parsing.formats import CallFormat
 from optc.serve.parsing.json_values import read_string, read_value
+from optc.serve.parsing.pairs import read_pairs
 from optc.serve.parsing.pieces import CallArguments, CallBegun, Piece
+from optc.serve.parsing.python_calls import read_python
 from optc.serve.parsing.tagged_parameters import read_tagged
 
 _ARGUMENTS = ("arguments", "parameters")
@@ -39,31 +43,50 @@ class CallReader:
         self._most = most
         self.count = 0
 
-    def read(self, ends: Collection[str], separator: str) -> Reading[bool]:
+    def read(self, format: CallFormat) -> Reading[bool]:
         """Pass what stands behind the beginning of calls, and their end; False where it is no
         call.
 
         Args:
-            ends: Texts that may end them.
-            separator: Between objects that are no list.
+            format: Of the calls.
         """
         chars = self._chars
         yield from chars.skip_space()
-        if chars.now == "[":
-            called = yield from self._list()
-        elif chars.now == "{":
-            called = yield from self.objects(separator)
-        elif chars.now == "<":
-            called = yield from read_tagged(chars, self._begin, self._add, self._tools)
-        else:
-            called = yield from self._named()
-        if called and ends:
+        called = yield from self._marked(format)
+        if called and format.ends:
             space = yield from chars.skip_space()
-            if not (yield from chars.match(ends)) and space:
+            if not (yield from chars.match(format.ends)) and space:
                 chars.unread(space)
         return called
 
-    def objects(self, separator: str, names: Collection[str] | None = None) -> Reading[bool]:
+    def bare(self, format: CallFormat, names: Collection[str]) -> Reading[bool]:
+        """Pass calls that nothing begins; False where they are none.
+
+        Args:
+            format: Of the calls.
+            names: Of functions that count.
+        """
+        if format.style == "python":
+            return (yield from read_python(self._chars, self._begin, self._add, self._tools))
+        return (yield from self._objects(format.separator, names))
+
+    def _marked(self, format: CallFormat) -> Reading[bool]:
+        chars = self._chars
+        if format.style == "deepseek":
+            return (yield from read_deepseek(chars, self._begin, self._add))
+        if format.style == "python" and chars.now == "[":
+            return (yield from read_python(chars, self._begin, self._add, self._tools))
+        if chars.now == "[":
+            return (yield from self._list())
+        if chars.now == "{":
+            return (yield from self._objects(format.separator))
+        if format.style == "pairs":
+            return (yield from read_pairs(chars, self._begin, self._add, self._tools))
+        if chars.now == "<":
+            return (yield from read_tagged(chars, self._begin, self._add, self._tools))
+        return (yield from self._named())
+
+    def _objects(self, separator: str, names: Collection[str] | None = None) -> Reading[bool]:
         """Pass objects that are calls, with separators between them; False where the first is none.
 
         Args:

@@ -12,9 +12,13 @@ from typing import Any
 from optc.runtime.text.control_tokens import added_texts
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.parsing.formats import CallFormat, ThoughtFormat
+from optc.serve.parsing.marked_grammars import (
+    deepseek_calls,
+    harmony_grammar,
+    json_term,
+    with_type,
+)
 
-#: As models write JSON.
-_LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 #: How often a message calls at most.
 _MOST = 16
 
@@ -37,7 +41,9 @@ def grammar_of_calls(
         thoughts: The prompt has begun a thought, in this format.
     """
     mark = _marks(tokenizer)
-    body = _body(calls, _any_call(calls, tools), mark, parallel)
+    if calls.style == "harmony":
+        return harmony_grammar(tools, mark)
+    body = _calls(calls, tools, mark, parallel)
     if thoughts is None:
         return f"start: {body}"
     end = mark(thoughts.end)
@@ -65,12 +71,12 @@ def grammar_of_strict_calls(
         thoughts: Format of thoughts; None has none.
     """
     mark = _marks(tokenizer)
-    if calls.bare or not mark(calls.begins[0]).startswith("<"):
+    if calls.bare or calls.style == "harmony" or not mark(calls.begins[0]).startswith("<"):
         return None
     ends = (thoughts.begin, thoughts.end) if thoughts is not None else ()
     others = [found for found in map(mark, ends) if found.startswith("<")]
     text = " | ".join(["TEXT", *others])
-    body = _body(calls, _any_call(calls, tools), mark, parallel)
+    body = _calls(calls, tools, mark, parallel)
     return f"start: ({text})* ({body})?\nTEXT: /(?s:.+)/"
 
 
@@ -83,6 +89,18 @@ def _marks(tokenizer: Tokenizer) -> Callable[[str], str]:
         return json.dumps(text) if token is None else f"<[{token}]>"
 
     return mark
+
+
+def _calls(
+    calls: CallFormat,
+    tools: Mapping[str, Mapping[str, Any]],
+    mark: Callable[[str], str],
+    parallel: bool,
+) -> str:
+    """The calls of a message."""
+    if calls.style == "deepseek":
+        return deepseek_calls(calls, tools, mark, _MOST if parallel else 1)
+    return _body(calls, _any_call(calls, tools), mark, parallel)
 
 
 def _any_call(calls: CallFormat, tools: Mapping[str, Mapping[str, Any]]) -> str:
@@ -111,11 +129,5 @@ def _call(calls: CallFormat, name: str, schema: Mapping[str, Any]) -> str:
         "properties": {"name": {"const": name}, calls.arguments: with_type(schema)},
         "required": ["name", calls.arguments],
         "additionalProperties": False,
-        "x-guidance": _LAYOUT,
     }
-    return f"%json {json.dumps(whole)}"
-
-
-def with_type(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema of arguments, which are an object even where it says nothing."""
-    return {"type": "object", **schema}
+    return json_term(whole)

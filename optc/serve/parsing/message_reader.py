@@ -8,7 +8,8 @@ from typing import Any
 from optc.serve.parsing.calls import CallReader
 from optc.serve.parsing.characters import Characters, Reading
 from optc.serve.parsing.formats import CallFormat, ThoughtFormat
-from optc.serve.parsing.pieces import CallArguments, Piece, Said, Thought
+from optc.serve.parsing.joined import Pieces
+from optc.serve.parsing.pieces import Piece, Said, Thought
 
 
 class MessageReader:
@@ -37,9 +38,9 @@ class MessageReader:
         self._format = calls
         self._thoughts = thoughts
         self._names = frozenset(tools)
-        self._pieces: list[Piece] = []
+        self._pieces = Pieces()
         self._chars = Characters()
-        self._calls = CallReader(self._chars, self._emit, dict(tools), most_calls)
+        self._calls = CallReader(self._chars, self._pieces.add, dict(tools), most_calls)
         self._said = False
         self._reading = self._message(in_thought)
         next(self._reading)
@@ -48,31 +49,15 @@ class MessageReader:
         """The parts that some more text adds."""
         for character in text:
             self._reading.send(character)
-        return self._found()
+        return self._pieces.take()
 
     def finish(self) -> list[Piece]:
         """The parts that were held back, once the text has ended."""
         try:
             self._reading.send("")
         except StopIteration:
-            return self._found()
+            return self._pieces.take()
         raise AssertionError("a reader ends where its text does")
-
-    def _found(self) -> list[Piece]:
-        found, self._pieces = self._pieces, []
-        return found
-
-    def _emit(self, piece: Piece) -> None:
-        """Add a piece, joined with the last one where both are of one kind."""
-        last = self._pieces[-1] if self._pieces else None
-        if isinstance(piece, Said) and isinstance(last, Said):
-            self._pieces[-1] = Said(last.text + piece.text)
-        elif isinstance(piece, Thought) and isinstance(last, Thought):
-            self._pieces[-1] = Thought(last.text + piece.text)
-        elif isinstance(piece, CallArguments) and isinstance(last, CallArguments):
-            self._pieces[-1] = CallArguments(piece.index, last.text + piece.text)
-        else:
-            self._pieces.append(piece)
 
     def _message(self, in_thought: bool) -> Reading[None]:
         chars = self._chars
@@ -94,7 +79,7 @@ class MessageReader:
                 yield from chars.skip_space()
                 return
             if chars.now:
-                self._emit(Thought(space + chars.now))
+                self._pieces.add(Thought(space + chars.now))
                 yield from chars.advance()
 
     def _text(self) -> Reading[None]:
@@ -105,16 +90,16 @@ class MessageReader:
             space = yield from chars.skip_space()
             if (
                 calls is not None
-                and calls.bare
-                and chars.now == "{"
+                and chars.now
+                and chars.now == calls.opens
                 and not self._said
                 and not self._calls.count
             ):
-                if not (yield from self._calls.objects(calls.separator, self._names)):
+                if not (yield from self._calls.bare(calls, self._names)):
                     self._say("".join(chars.taken))
             elif begins and (yield from chars.match(begins)):
                 assert calls is not None
-                if not (yield from self._calls.read(calls.ends, calls.separator)):
+                if not (yield from self._calls.read(calls)):
                     self._say("".join(chars.taken))
             elif chars.now:
                 self._say(space + chars.now)
@@ -125,4 +110,4 @@ class MessageReader:
     def _say(self, text: str) -> None:
         if text:
             self._said = True
-            self._emit(Said(text))
+            self._pieces.add(Said(text))

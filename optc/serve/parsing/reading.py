@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optc.runtime.text.tokenizer import Tokenizer
-from optc.serve.parsing.formats import CallFormat, ThoughtFormat, begins_in_thought
+from optc.serve.parsing.formats import (
+    HARMONY_THOUGHTS,
+    CallFormat,
+    ThoughtFormat,
+    begins_in_thought,
+)
+from optc.serve.parsing.harmony import HarmonyReader
 from optc.serve.parsing.message_reader import MessageReader
 from optc.serve.parsing.pieces import PlainReader, Reader
 
@@ -38,6 +44,8 @@ class Reading:
         """A reader of one message behind a prompt."""
         if self.calls is None and self.thoughts is None:
             return PlainReader()
+        if self.thoughts is HARMONY_THOUGHTS:
+            return HarmonyReader(self.most_calls)
         return MessageReader(
             self.calls,
             self.thoughts,

@@ -45,24 +45,24 @@ def read_tagged(
             break
         key = (yield from chars.until(">\n")).strip()
         yield from chars.advance()
-        text = yield from _text(chars)
-        add(f"{separator}{json.dumps(key)}: {_value(text, tools.get(name, {}), key)}")
+        text = yield from text_until(chars, _END_OF_PARAMETER)
+        add(f"{separator}{json.dumps(key)}: {json_of(text, tools.get(name, {}), key)}")
         separator = ", "
     add("}")
     return True
 
 
-def _text(chars: Characters) -> Reading[str]:
+def text_until(chars: Characters, end: str) -> Reading[str]:
     """Pass a parameter's text and its end; a line end on either side belongs to the tags."""
     found = []
-    while chars.now and not (yield from chars.match((_END_OF_PARAMETER,))):
+    while chars.now and not (yield from chars.match((end,))):
         found.append(chars.now)
         yield from chars.advance()
     return "".join(found).removeprefix("\n").removesuffix("\n")
 
 
-def _value(text: str, schema: Mapping[str, Any], key: str) -> str:
-    """A parameter as JSON text."""
+def json_of(text: str, schema: Mapping[str, Any], key: str) -> str:
+    """A parameter as JSON text: a string where the schema says so, or where it is nothing else."""
     properties = schema.get("properties")
     known = properties.get(key) if isinstance(properties, Mapping) else None
     kind = known.get("type") if isinstance(known, Mapping) else None

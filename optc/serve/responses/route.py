@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -25,15 +26,18 @@ async def responses(request: Request) -> Response:
     """Go on with a conversation."""
     service, asker, kept = service_of(request), asker_of(request), _kept(request)
     limits, facts = service.settings.limits, facts_of(request)
+    published = service.published.timer()
     with service.preparing():
         read = lambda body: ask_response(body, service.models, asker, limits, kept)  # noqa: E731
         asked = await read_body(request, limits.body_bytes, read)
         facts |= {"model": asked.asked.model.name, "stream": asked.asked.stream}
-        (handle,) = await unless_left(request.receive, service.begin(asked.asked))
+        begun = service.begin(asked.asked, asker.request_id)
+        (handle,) = await unless_left(request.receive, begun)
     facts["prompt_tokens"] = len(handle.prompt_token_ids)
     writer = ResponseWriter(asked, handle.prompt_token_ids)
     if asked.asked.stream:
-        events = _streamed(handle, writer, asked, request)
+        note = partial(published, asked.asked.model.engine)
+        events = _streamed(handle, writer, asked, request, note)
         return EventStream(events, service.settings.ping_s)
     answer = await unless_left(request.receive, _whole(handle, writer, facts))
     _keep(request, asked, writer, answer)
@@ -73,11 +77,15 @@ async def _whole(handle: Handle, writer: ResponseWriter, facts: dict[str, Any]) 
 
 
 async def _streamed(
-    handle: Handle, writer: ResponseWriter, asked: AskedResponse, request: Request
+    handle: Handle,
+    writer: ResponseWriter,
+    asked: AskedResponse,
+    request: Request,
+    published: Callable[[], None],
 ) -> AsyncGenerator[bytes, None]:
     """The events of a stream; the response is kept before the last one is sent."""
     pause_s = service_of(request).settings.pause_s
-    events = turn_events(handle, writer, facts_of(request), pause_s)
+    events = turn_events(handle, writer, facts_of(request), pause_s, published)
     try:
         async for data in events:
             if writer.finished is not None:

@@ -64,7 +64,14 @@ class ResponseWriter:
         self._created = int(time.time())
         self.finished: dict[str, Any] | None = None
         self._number = 0
-        self._logprobs: list[TokenLogprobs] = []  # of the text, not given yet
+        self._logprobs: list[TokenLogprobs] = []  # of all tokens so far
+        self._sent = 0  # how many of them events have given
+        self._first = 0  # of the text that is written now
+
+    @property
+    def shows(self) -> bool:
+        """There is something for a user."""
+        return self._turn.shows
 
     def whole(self, output: RequestOutput) -> dict[str, Any]:
         """A finished response."""
@@ -177,11 +184,12 @@ class ResponseWriter:
             )
             if item.kind == "call":
                 return added
+            self._first = self._sent
             return added + self._event(
                 "response.content_part.added", **_inside(item), part=_part(item, ""), **place
             )
         if change.verb == "grows":
-            more: dict[str, Any] = {"logprobs": []} if item.kind == "text" else {}
+            more = {"logprobs": self._shown(self._sent)} if item.kind == "text" else {}
             name = f"response.{_name(item)}.delta"
             return self._event(name, **_inside(item), delta=change.text, **more, **place)
         return self._closed(item, place)
@@ -192,7 +200,7 @@ class ResponseWriter:
             said = {"name": item.name, "arguments": item.text}
             done = self._event(name, **_inside(item), **said, **place)
         else:
-            more: dict[str, Any] = {"logprobs": []} if item.kind == "text" else {}
+            more = {"logprobs": self._shown(self._first)} if item.kind == "text" else {}
             done = self._event(
                 name, **_inside(item), text=item.text, **more, **place
             ) + self._event(
@@ -203,6 +211,16 @@ class ResponseWriter:
             )
         whole = _item(item, "completed")
         return done + self._event("response.output_item.done", item=whole, **place)
+
+    def _shown(self, first: int) -> list[dict[str, Any]]:
+        """Log-probabilities of the tokens from one on, as events of a text have them: without
+        bytes. They are given then."""
+        self._sent = len(self._logprobs)
+        entries = of_turn(self._logprobs[first:], self._texts.text_of)["content"]
+        for entry in entries:
+            for one in (entry, *entry["top_logprobs"]):
+                del one["bytes"]
+        return list(entries)
 
     def _event(self, kind: str, /, **values: Any) -> bytes:
         data = {"type": kind, "sequence_number": self._number, **values}

@@ -1,4 +1,4 @@
-"""``/v1/completions`` and ``/v1/chat/completions``."""
+"""``/v1/completions``, ``/v1/chat/completions`` and ``/inference/v1/generate``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from optc.serve.answering.streams import chunks
-from optc.serve.answering.whole import CHAT, COMPLETION, Form, whole_answer
+from optc.serve.answering.whole import CHAT, COMPLETION, TOKENS, Form, whole_answer
 from optc.serve.asking.read_body import read_body
 from optc.serve.context import asker_of, service_of
 from optc.serve.event_stream import EventStream, unless_left
@@ -23,19 +23,25 @@ async def chat_completions(request: Request) -> Response:
     return await _answer(request, CHAT)
 
 
+async def generate(request: Request) -> Response:
+    """Continue tokens by tokens."""
+    return await _answer(request, TOKENS)
+
+
 async def _answer(request: Request, form: Form) -> Response:
     service, asker = service_of(request), asker_of(request)
     limits, facts = service.settings.limits, facts_of(request)
+    published = service.published.timer()
     with service.preparing():
         read = lambda body: form.ask(body, service.models, asker, limits)  # noqa: E731
         asked = await read_body(request, limits.body_bytes, read)
         facts |= {"model": asked.model.name, "stream": asked.stream}
-        handles = await unless_left(request.receive, service.begin(asked))
+        handles = await unless_left(request.receive, service.begin(asked, asker.request_id))
     writer = form.writer(asked, handles[0].prompt_token_ids)
     facts["prompt_tokens"] = sum(len(handle.prompt_token_ids) for handle in handles)
     if asked.stream:
         settings = service.settings
-        events = chunks(asked, handles, writer, facts, settings.pause_s)
+        events = chunks(asked, handles, writer, facts, settings.pause_s, published)
         return EventStream(events, settings.ping_s)
     whole = whole_answer(asked, handles, writer, facts)
     return JSONResponse(await unless_left(request.receive, whole))

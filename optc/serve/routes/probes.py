@@ -19,17 +19,10 @@ async def health(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """200 while requests are taken, 503 while models are loaded, the server drains, or its queue is
     full."""
-    service = service_of(request)
-    reason = ""
-    if service.draining:
-        reason = "draining"
-    elif not service.models.loaded:
-        reason = "loading"
-    elif not all(engine.health().ready for engine in service.models.engines.values()):
-        reason = "busy"
-    if reason:
-        return JSONResponse({"status": reason}, 503, {"retry-after": str(RETRY_S)})
-    return JSONResponse({"status": "ready"})
+    state = service_of(request).state
+    if state != "ready":
+        return JSONResponse({"status": state}, 503, {"retry-after": str(RETRY_S)})
+    return JSONResponse({"status": state})
 
 
 async def load(request: Request) -> Response:

@@ -34,6 +34,10 @@ TOOLS = [
 ARGUMENTS = '{"x": 1, "up": true}'
 CALL = f'{{"name": "add", "arguments": {ARGUMENTS}}}'
 CALLED = {"name": "add", "arguments": '{"x": 1, "up": false}'}
+DEEPSEEK_MARKS = (
+    *("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>"),
+    *("<｜tool▁call▁end｜>", "<｜tool▁sep｜>"),
+)
 #: A format's marks as a template has them, and what a model writes.
 FORMATS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "hermes": (
@@ -49,6 +53,35 @@ FORMATS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "mistral": ("[TOOL_CALLS]", f"Well.[TOOL_CALLS][{CALL}]", ("[TOOL_CALLS]",)),
     "tagged": ("<|tool_call|>", f"Well.<|tool_call|>[{CALL}]<|/tool_call|>", ()),
+    "deepseek": (
+        "<｜tool▁calls▁begin｜>```json",
+        "Well.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n"
+        f"```json\n{ARGUMENTS}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        DEEPSEEK_MARKS,
+    ),
+    "deepseek 3.1": (
+        "<｜tool▁calls▁begin｜>",
+        "Well.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>"
+        f"{ARGUMENTS}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        DEEPSEEK_MARKS,
+    ),
+    "glm": (
+        "<arg_key>",
+        "Well.<tool_call>add\n<arg_key>x</arg_key>\n<arg_value>1</arg_value>\n"
+        "<arg_key>up</arg_key>\n<arg_value>true</arg_value>\n</tool_call>",
+        ("<tool_call>", "</tool_call>"),
+    ),
+    "python": (
+        "<|python_start|>",
+        "Well.<|python_start|>[add(x=1, up=True)]<|python_end|>",
+        ("<|python_start|>", "<|python_end|>"),
+    ),
+    "harmony": (
+        "<|channel|>",
+        "<|channel|>commentary<|message|>Well.<|end|><|start|>assistant<|channel|>commentary "
+        f"to=functions.add <|constrain|>json<|message|>{ARGUMENTS}",
+        ("<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|constrain|>"),
+    ),
     "llama": (
         "<|python_tag|>",
         f'Well.<|python_tag|>{{"name": "add", "parameters": {ARGUMENTS}}}',
@@ -254,7 +287,7 @@ WRONG_CALL = "\n{'name': 'none', \"arguments\": {\"x\": 7}}\n"
 
 
 @pytest.mark.parametrize("thinks", [False, True])
-@pytest.mark.parametrize("name", ["hermes", "mistral"])
+@pytest.mark.parametrize("name", ["hermes", "mistral", "deepseek", "deepseek 3.1", "glm"])
 def test_strict_calls_are_right_whatever_the_model_would_write(
     make_api: MakeApi, name: str, thinks: bool
 ) -> None:

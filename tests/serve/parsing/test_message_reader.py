@@ -10,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.serve.parsing.formats import (
+    DEEPSEEK,
+    DEEPSEEK_31,
+    GLM,
     HERMES,
     JSON,
     LLAMA,
     MISTRAL,
+    PYTHON,
     TAGGED,
     XML,
     CallFormat,
@@ -63,7 +67,72 @@ def read(
     return joined(pieces + reader.finish())
 
 
+V3 = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{}\n```json\n{}\n```<｜tool▁call▁end｜>"
+V31 = "<｜tool▁call▁begin｜>{}<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+MANY, END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+
 CALLS: list[tuple[CallFormat, str, str, list[tuple[str, str]]]] = [
+    (DEEPSEEK, f"Well.{MANY}{V3.format('f', A)}{END}", "Well.", [("f", A)]),
+    (
+        DEEPSEEK,
+        f"{MANY}{V3.format('f', A)}\n{V3.format('g', '{}')}{END}",
+        "",
+        [("f", A), ("g", "{}")],
+    ),
+    (DEEPSEEK, f"{MANY}{V31.format('f', A)}{END} so", " so", [("f", A)]),
+    (
+        DEEPSEEK_31,
+        f"{MANY}{V31.format('f', A)}{V31.format('g', '{}')}{END}",
+        "",
+        [("f", A), ("g", "{}")],
+    ),
+    (DEEPSEEK_31, f"{MANY}{V31.format('f', '{')}", "", [("f", "{<｜tool▁call▁end｜>")]),
+    (DEEPSEEK, f"{MANY}{V3.format('f', A)}".replace("```<", "``` \n<") + END, "", [("f", A)]),
+    (DEEPSEEK_31, f"{MANY}no", f"{MANY}no", NO_CALLS),
+    (DEEPSEEK_31, f"{MANY}<｜tool▁call▁begin｜>f", f"{MANY}<｜tool▁call▁begin｜>f", NO_CALLS),
+    (DEEPSEEK_31, "<｜tool", "<｜tool", NO_CALLS),
+    (
+        GLM,
+        "I look.\n<tool_call>f\n<arg_key>x</arg_key>\n<arg_value>12</arg_value>\n"
+        "<arg_key>s</arg_key>\n<arg_value>12</arg_value>\n</tool_call>\n<tool_call>g</tool_call>",
+        "I look.",
+        [("f", '{"x": 12, "s": "12"}'), ("g", "{}")],
+    ),
+    (
+        GLM,
+        "<tool_call>g<arg_key>y</arg_key><arg_value>a < b\nc</arg_value>",
+        "",
+        [("g", '{"y": "a < b\\nc"}')],
+    ),
+    (GLM, "<tool_call>g<arg_key>y</arg_key> no", "no", [("g", "{}")]),
+    (
+        GLM,
+        "<tool_call>g<arg_key>y</arg_key><arg_key>z</arg_key><arg_value>1</arg_value></tool_call>",
+        "",
+        [("g", '{"z": 1}')],
+    ),
+    (GLM, "<tool_call>no</tool_call>", "<tool_call>no</tool_call>", NO_CALLS),
+    (GLM, f'<tool_call>{{"name": "f", "arguments": {A}}}</tool_call>', "", [("f", A)]),
+    (PYTHON, "[f(x=1, s='a'), g()]", "", [("f", '{"x": 1, "s": "a"}'), ("g", "{}")]),
+    (PYTHON, ' [ f( s = "),(" , x = -1 ) ]', "", [("f", '{"s": "),(", "x": -1}')]),
+    (
+        PYTHON,
+        "[f(x=[1, {'a': (None, True)}], s=\"it's\")]",
+        "",
+        [("f", '{"x": [1, {"a": [null, true]}], "s": "it\'s"}')],
+    ),
+    (PYTHON, "[f(x=true, s=null)]", "", [("f", '{"x": true, "s": null}')]),
+    (PYTHON, "[f(1, 'b', 3)]", "", [("f", '{"x": 1, "s": "b", "2": 3}')]),
+    (PYTHON, "[f(x=__import__('os'))]", "", [("f", '{"x": "__import__(\'os\')"}')]),
+    (PYTHON, "[f(s='a\\'b')] then", " then", [("f", '{"s": "a\'b"}')]),
+    (PYTHON, "[f(x=1, s='a", "", [("f", '{"x": 1}')]),
+    (PYTHON, "<|python_start|>[g()]<|python_end|>", "", [("g", "{}")]),
+    (PYTHON, "So <|tool_call_start|>[g()]<|tool_call_end|>!", "So!", [("g", "{}")]),
+    (PYTHON, f'<|python_start|>{{"name": "f", "parameters": {A}}}<|python_end|>', "", [("f", A)]),
+    (PYTHON, "[f(x=1), no] so", "] so", [("f", '{"x": 1}')]),
+    (PYTHON, "[1, 2]", "[1, 2]", NO_CALLS),
+    (PYTHON, "[h(x=1)]", "[h(x=1)]", NO_CALLS),
+    (PYTHON, "so: [g()]", "so: [g()]", NO_CALLS),
     (HERMES, "hello", "hello", NO_CALLS),
     (HERMES, " a <b \n", " a <b \n", NO_CALLS),
     (HERMES, f'<tool_call>\n{{"name": "f", "arguments": {A}}}\n</tool_call>', "", [("f", A)]),
@@ -172,9 +241,15 @@ FRAGMENTS = [
     *("<|python_tag|>", "<|tool_call|>", "<|/tool_call|>", "<function=", "<parameter=", "f", ">"),
     *("</parameter>", "</function>", '{"name": "f"', '"arguments": ', '"parameters": ', A, "{}"),
     *("{", "}", "[", "]", ",", ", ", ":", ";", '"', "\\", " ", "\n", "<", "ab", "é", "1", "null"),
+    *("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "function", "<｜tool▁sep｜>", "```json"),
+    *("```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<arg_key>", "</arg_key>"),
+    *("<arg_value>", "</arg_value>", "<|python_start|>", "[f(", "[g()]", "x=", "'", "(", ")"),
     *('{"name": "f", "arguments": {"x": 1}}', '{"name": "g", "parameters": {}}'),
 ]
-FORMATS = [None, HERMES, XML, MISTRAL, TAGGED, LLAMA, JSON]
+FORMATS = [
+    *(None, HERMES, XML, MISTRAL, TAGGED, LLAMA, JSON),
+    *(DEEPSEEK, DEEPSEEK_31, GLM, PYTHON),
+]
 
 
 @given(
@@ -198,7 +273,15 @@ def test_however_a_text_is_cut(
 
 @given(st.sampled_from(FORMATS), st.text(max_size=30))
 def test_a_text_without_calls_is_said_as_it_is(calls: CallFormat | None, text: str) -> None:
-    markers = ("[TOOL_CALLS]", "<|tool_call|>", "<tool_call>", "<|python_tag|>")
+    markers = (
+        "[TOOL_CALLS]",
+        "<|tool_call|>",
+        "<tool_call>",
+        "<|python_tag|>",
+        "<｜",
+        "[f(",
+        "[g(",
+    )
     if not any(marker in text for marker in markers):
         assert read(calls, [text]) == (text, "", [])
 

@@ -194,3 +194,40 @@ def test_the_official_client(make_api: MakeApi) -> None:
             final = stream.get_final_response()
         assert "".join(deltas) == final.output_text == wanted.output_text
         client.responses.delete(whole.id)
+
+
+def bare(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Log-probabilities without bytes, as events have them."""
+    return [
+        {
+            **{k: v for k, v in one.items() if k not in ("bytes", "top_logprobs")},
+            "top_logprobs": [
+                {k: v for k, v in o.items() if k != "bytes"} for o in one["top_logprobs"]
+            ],
+        }
+        for one in entries
+    ]
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+def test_deltas_have_the_logprobs_of_their_tokens(make_api: MakeApi, thinks: bool) -> None:
+    template = template_with("<think></think>")
+    text = f"{'<think>hm</think>' if thinks else ''}hello, you"
+    api = make_api({"toy": saying(text, [USER], template)})
+    body = {"input": "hi", "temperature": 0, "top_logprobs": 2}
+    whole = both(api, **body)
+    wanted = bare(whole["output"][-1]["content"][0]["logprobs"])
+    assert len(wanted) == whole["usage"]["output_tokens"]
+    found = events(api, **body)
+    deltas = [one for one in found if one["type"] == "response.output_text.delta"]
+    given = [entry for one in deltas for entry in one["logprobs"]]
+    assert given == wanted[: len(given)]
+    assert len(given) >= len("hello, you")
+    assert all(len(entry["top_logprobs"]) == 2 for entry in given)
+    (done,) = [one for one in found if one["type"] == "response.output_text.done"]
+    assert done["logprobs"] == wanted
+
+
+def test_without_being_asked_for_they_are_empty(api: Api) -> None:
+    found = events(api, input="hi", max_output_tokens=4)
+    assert {len(one["logprobs"]) for one in found if "logprobs" in one} == {0}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from optc.cli.artifact_path import ARTIFACT
-from optc.cli.commands.serving.keys import KEYS, read_keys
+from optc.cli.commands.serving.keys import ADMIN_KEYS, KEYS, read_keys
 from optc.cli.commands.serving.sources import sources_of
 from optc.cli.logs import note, show_warnings
-from optc.cli.options import add_options
+from optc.cli.options import add_options, stated
 from optc.cli.output import print_warnings, visible
+from optc.errors import InputError
 from optc.runtime.settings import ServeSettings
 from optc.system.needs import serve_packages
 
@@ -65,11 +67,30 @@ _SERVED = (
     help=f"Keys, one a line, of which each request needs one; {KEYS} holds some, too.",
 )
 @click.option(
+    "--admin-key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help=f"Keys of admin routes, which are off without one; {ADMIN_KEYS} holds some, too.",
+)
+@click.option(
+    "--admin-folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="FOLDER",
+    help="Admin routes load artifacts and adapters that lie in it [none].",
+)
+@click.option(
     "--state",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
     help="Keep files and batches here [none are taken].",
 )
+@click.option(
+    "--receipts",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Add a line for each answer, by which optc replay computes it again.",
+)
+@click.option("--receipts-text", is_flag=True, help="Receipts hold the texts of answers, too.")
 @click.option("--cors-origin", multiple=True, metavar="ORIGIN", help="Web pages that may ask.")
 @click.option(
     "--trusted-host", multiple=True, metavar="NAME", help="Names that requests may call us by."
@@ -129,11 +150,28 @@ _SERVED = (
     help="How long running requests may go on after SIGTERM.",
 )
 @click.option(
+    "--ttft-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help="Objective for goodput: time to first token.",
+)
+@click.option(
+    "--itl-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help="Objective for goodput: every gap between two tokens.",
+)
+@click.option(
     "--metrics-prefix",
     default="optc",
     show_default=True,
     metavar="NAME",
     help="What names of metrics begin with; vllm for its dashboards.",
+)
+@click.option(
+    "--otel",
+    is_flag=True,
+    help="Send spans of OpenTelemetry; OTEL_EXPORTER_OTLP_ENDPOINT and others say where.",
 )
 @click.option("--no-access-log", is_flag=True, help="Write no line for each request.")
 @add_options(ServeSettings, *_SERVED)
@@ -149,13 +187,17 @@ def command(
     Requests choose one of several by "model". SIGTERM lets running requests end, then exits with
     code 0.
     """
+    from optc import load
+
     with serve_packages():
         from optc.serve.metrics import check_prefix
         from optc.serve.models import ModelTable
         from optc.serve.server import serve
         from optc.serve.settings import HTTPSettings, Limits
     check_prefix(options["metrics_prefix"])
-    chosen = {name: options.pop(name) for name in _SERVED}
+    if options["receipts_text"] and options["receipts"] is None:
+        raise InputError("changes nothing without --receipts FILE", where="--receipts-text")
+    chosen = stated(options, _SERVED)
     engines = ServeSettings(**chosen, max_waiting=max_waiting)
     limits = Limits(
         body_bytes=options["max_body"],
@@ -166,23 +208,50 @@ def command(
         host=options["host"],
         port=options["port"],
         keys=read_keys(options["api_key_file"]),
+        admin_keys=_admin_keys(options),
+        admin_folder=options["admin_folder"],
         origins=options["cors_origin"],
         hosts=options["trusted_host"],
         ping_s=options["ping"],
         pause_s=options["chunk_interval"],
         drain_s=options["drain_timeout"],
+        ttft_s=_seconds(options["ttft_ms"]),
+        itl_s=_seconds(options["itl_ms"]),
         access_log=not options["no_access_log"],
         metrics_prefix=options["metrics_prefix"],
         state=options["state"],
+        traced=options["otel"],
+        receipts=options["receipts"],
+        receipts_text=options["receipts_text"],
         limits=limits,
     )
     if not settings.keys and not settings.is_loopback:
         text = f"everybody who reaches {settings.host} may ask: --api-key-file or {KEYS} sets keys"
         print_warnings([text])
     show_warnings()
-    table = ModelTable(sources_of(artifacts, model_name, adapter, engines))
+    sources = sources_of(artifacts, model_name, adapter, engines)
+    table = ModelTable(sources, partial(load, settings=engines))
     serve(table, settings, lambda address: note(visible(_greeting(address, table.models))))
 
 
+def _admin_keys(options: dict[str, Any]) -> tuple[str, ...]:
+    """Keys of admin routes.
+
+    Raises:
+        InputError: One is a key of other requests, too, or they are missing.
+    """
+    found = read_keys(options["admin_key_file"], ADMIN_KEYS, "--admin-key-file")
+    if set(found) & set(read_keys(options["api_key_file"])):
+        raise InputError("a key of requests is a key of admin routes, too", where="optc serve")
+    if options["admin_folder"] is not None and not found:
+        hint = f"--admin-key-file or {ADMIN_KEYS} gives one"
+        raise InputError("changes nothing without an admin key", where="--admin-folder", hint=hint)
+    return found
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1e3
+
+
 def _greeting(address: str, models: Iterable[str]) -> str:
-    return f"serving {', '.join(models)} at {address}/v1"
+    return f"serving {', '.join(models)} at {address}/v1; status: {address}/"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
+from optc.cli.options import add_options, stated
+from optc.runtime.settings import ServeSettings
 from tests.cli.conftest import Optc
 
 
@@ -20,6 +25,35 @@ def test_without_its_packages(optc: Optc, talker: Path, monkeypatch: pytest.Monk
     assert "pip install 'optc[serve]'" in outcome.err
 
 
+@pytest.mark.parametrize("name", ["serving.serve", "serving.replay", "run", "chat"])
+def test_settings_that_nobody_states_are_those_of_a_load(name: str) -> None:
+    module = import_module(f"optc.cli.commands.{name}")
+    given: dict[str, Any] = {}
+
+    @click.command()
+    @add_options(ServeSettings, *module._SERVED)
+    def command(**options: Any) -> None:
+        given.update(options)
+
+    command.main([], standalone_mode=False)
+    assert given.keys() == set(module._SERVED)
+    assert ServeSettings(**stated(given, module._SERVED)) == ServeSettings()
+    assert given == {}
+
+
+def test_without_the_packages_of_spans(
+    optc: Optc, talker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
+    for name in [one for one in sys.modules if one.startswith("optc.serve.tracing")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("opentelemetry.sdk.trace", "opentelemetry.sdk.resources"):
+        monkeypatch.setitem(sys.modules, name, None)
+    outcome = optc("serve", talker, "--otel", "--port", "0")
+    assert outcome.code == 3
+    assert "pip install 'optc[otel]'" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
@@ -29,6 +63,8 @@ def test_without_its_packages(optc: Optc, talker: Path, monkeypatch: pytest.Monk
         (("--model-name", "a", "--model-name", "b"), 2, "2 names for 1 artifacts"),
         (("--host", "no such host", "--port", "0"), 2, "cannot listen at no such host"),
         (("--api-key-file", "none"), 2, "--api-key-file"),
+        (("--admin-key-file", "none"), 2, "--admin-key-file"),
+        (("--admin-folder", "."), 2, "--admin-folder: changes nothing without an admin key"),
     ],
 )
 def test_wrong_options(
@@ -38,6 +74,15 @@ def test_wrong_options(
     outcome = optc("serve", *([talker] if options else []), *options)
     assert outcome.code == code
     assert message in outcome.err
+
+
+def test_a_key_is_for_one_thing(optc: Optc, talker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
+    monkeypatch.setenv("OPTC_API_KEY", "sk-a sk-b")
+    monkeypatch.setenv("OPTC_ADMIN_KEY", "sk-b")
+    outcome = optc("serve", talker)
+    assert outcome.code == 2
+    assert "a key of requests is a key of admin routes, too" in outcome.err
 
 
 def test_an_open_door_is_named(optc: Optc, talker: Path) -> None:

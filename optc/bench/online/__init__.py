@@ -1,0 +1,1 @@
+"""Load on a server of OpenAI's API, and what its clients see."""

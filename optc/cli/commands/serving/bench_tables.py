@@ -1,0 +1,51 @@
+"""The table of ``optc bench-serve``, from the values that its ``--json`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from optc.cli.output import figure, show, table
+
+_LATENCIES = ("ttft", "itl", "tpot", "e2e")
+_PERCENTILES = ("p50", "p90", "p95", "p99", "mean")
+
+
+def print_load(values: Mapping[str, Any]) -> None:
+    """Latencies as a table, the other figures in lines below."""
+    found = values["workload"]
+    clients = found["concurrency"]
+    loop = found["spec"] if clients is None else f"{clients} clients, {found['spec']}"
+    title = f"{values['model']} at {values['url']}: {loop}"
+    rows = table(title, "ms", *_PERCENTILES, numbers=_PERCENTILES)
+    for latency in _LATENCIES:
+        cells = (figure(found[f"{latency}_ms"][key]) for key in _PERCENTILES)
+        rows.add_row(latency.upper(), *cells)
+    show(rows, *_lines(found))
+
+
+def _lines(found: Mapping[str, Any]) -> list[str]:
+    offered = found["offered_per_s"]
+    asked = "" if offered is None else f"offered {figure(offered, 3)}/s, "
+    lines = [
+        f"{found['requests']} requests in {figure(found['seconds'])} s, {found['failed']} failed; "
+        f"{asked}served {figure(found['requests_per_s'], 3)}/s",
+        f"input {figure(found['input_tokens_per_s'])} tok/s, output "
+        f"{figure(found['output_tokens_per_s'])} tok/s",
+    ]
+    lines += [
+        f"{one['count']} failed by {one['kind']}: {one['message']}" for one in found["errors"]
+    ]
+    if found["goodput"] is not None:
+        goodput = found["goodput"]
+        lines.append(
+            f"goodput {figure(goodput['requests_per_s'], 3)}/s: "
+            f"{figure(100 * goodput['share'], 3)} % of the requests within the objectives"
+        )
+    if found["cost"] is not None:
+        cost = found["cost"]
+        lines.append(
+            f"cost of a million tokens: {figure(cost['per_million_output_tokens'])} counting "
+            f"output, {figure(cost['per_million_tokens'])} counting input too"
+        )
+    return lines

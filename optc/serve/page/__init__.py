@@ -1,0 +1,1 @@
+"""The status page at ``/``: one document that loads nothing but ``/status``."""
