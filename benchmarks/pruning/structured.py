@@ -64,15 +64,6 @@ ROWS: dict[str, tuple[tuple[str, dict[str, object]], ...]] = {
         ("prune-heads", {"target": "0.92x"}),
         ("prune-width", {"target": "0.8x"}),
     ),
-    "a twelfth of the residual channels, cut": (
-        ("prune-residual", {"target": "0.94x", "refit": False}),
-    ),
-    "a twelfth of the residual channels": (("prune-residual", {"target": "0.94x"}),),
-    "a sixth of the residual channels": (("prune-residual", {"target": "0.85x"}),),
-    "a twelfth of the residual channels, an eighth of the neurons": (
-        ("prune-residual", {"target": "0.94x"}),
-        ("prune-width", {"target": "0.875x"}),
-    ),
 }
 
 

@@ -26,7 +26,6 @@ REQUIRED = {
     "propagate-errors",
     "prune-depth",
     "prune-heads",
-    "prune-residual",
     "prune-to-budget",
     "prune-weights",
     "prune-width",

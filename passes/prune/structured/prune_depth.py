@@ -61,7 +61,7 @@ class PruneDepth(PruneStructures):
     added_by: ClassVar[str] = "--draft self:depth"
     before: ClassVar[tuple[str, ...]] = (
         *PruneStructures.before,
-        *("prune-residual", "prune-width", "prune-heads", "prune-depth"),
+        *("prune-width", "prune-heads", "prune-depth"),
     )
 
     target: str = "0.9x"
