@@ -52,11 +52,6 @@ def measuring(model: ir.Model, text: TextShape, count: int) -> Work:
     return variants(model, text, count, body)
 
 
-def gradients(model: ir.Model, text: TextShape) -> Work:
-    """The model over a text, forward and back: twice as much again for the latter."""
-    return observing(model, text, hessians=False) * 3
-
-
 def _removed(rows: int, columns: int, gone: int) -> Work:
     """Columns that go out of a weight [N, K], the others making up for them."""
     values = float(columns) * (rows + columns)

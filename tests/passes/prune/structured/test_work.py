@@ -40,21 +40,12 @@ def test_sub_layers_are_measured_one_by_one() -> None:
     assert replace(one, choose="influence").work(model) == runs
 
 
-def test_heads_are_measured_unless_gradients_choose() -> None:
+def test_heads_are_measured() -> None:
     model = dense_model(2)
     by_kl = PruneHeads(**SIZES)
     fewer = replace(by_kl, measured_windows=1)
     assert by_kl.work(model).float32 > fewer.work(model).float32
     assert by_kl.work(model).float32 > replace(by_kl, refit=False).work(model).float32
-    by_gradients = replace(by_kl, choose="taylor")
-    assert by_gradients.work(model) == replace(by_gradients, measured_windows=1).work(model)
-
-
-def test_gradients_are_a_run_forward_and_back() -> None:
-    model = dense_model(2)
-    usual = PruneWidth(target="0.5x", multiple=8, **SIZES)
-    more = replace(usual, choose="taylor").work(model).float32 - usual.work(model).float32
-    assert more == pytest.approx(3 * observing(model, TEXT, hessians=False).float32)
 
 
 def test_where_sub_layers_go_half_is_fitted() -> None:
