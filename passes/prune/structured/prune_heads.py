@@ -23,7 +23,6 @@ from optc.passes.prune.structured.structures import PruneStructures, sizes_facts
 from optc.passes.prune.structured.variants import ChannelVariants
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect
-from optc.pipeline.work import Work
 
 #: A KV head: index of its attention, and of itself.
 Group = tuple[int, int]
@@ -93,15 +92,6 @@ class PruneHeads(PruneStructures):
         kept = left_hessians(model) if self.refit else 0
         comparing = kept + measuring(model, self._measured_shape, groups)
         return max(comparing, observing(model, self.shape, hessians=self.refit))
-
-    def _choosing(self, model: ir.Model, report: PassReport) -> Work:
-        """Variants of all steps, and what they are fitted by."""
-        from optc.passes.prune.structured.work import measuring
-        from optc.passes.quantize.predictions.work import observing
-
-        count = sum(len(step["kl"]) for step in report.facts["steps"])
-        work = measuring(model, self._measured_shape, count)
-        return work + observing(model, self.shape, hessians=True) if self.refit else work
 
     def _costs(
         self, model: ir.Model, found: Sequence[Channels], tokens: Int32 | None
