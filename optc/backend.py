@@ -97,9 +97,6 @@ class BuildOptions:
         max_ram_bytes: Memory limit for the build's own processes; 0 is none.
         shared: Whose weights the engine reads instead of a file of its own; None is a file.
         readers: Targets of later engines that will share the weights of this one.
-        tune: Measure kernel schedules that ``schedules`` lacks, and add them to it.
-        schedules: The user's file of kernel schedules; None is none, or with ``tune`` that of the
-            user's cache. A backend without schedules ignores both.
         scratch: An empty folder for files that must not come into the artifact; it is removed
             after the gates. None is none.
     """
@@ -111,8 +108,6 @@ class BuildOptions:
     max_ram_bytes: int = 0
     shared: SharedWeights | None = None
     readers: tuple[Target, ...] = ()
-    tune: bool = False
-    schedules: Path | None = None
     scratch: Path | None = None
 
 

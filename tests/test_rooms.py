@@ -1,16 +1,71 @@
-"""No folder of the project is a hall: at most twenty modules each (ADR 0091)."""
+"""No folder of the project is a hall: at most twenty modules each (ADR 0091).
+
+Nor does a room of the product grow without anybody noticing: each has a budget of lines (ADR 0160).
+"""
 
 from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 20
 #: Belong to the folder itself.
 OWN = {"__init__.py", "__main__.py", "conftest.py"}
+#: Where the product lies.
+PARTS = ("optc", "passes", "backends")
+#: Files of these kinds are code.
+CODE = {".py", ".c", ".h", ".cu", ".cuh"}
+#: Lines that a room may have, comments and blank ones too. A part itself has files that lie in no
+#: room. Lower a number when a room has shrunk.
+BUDGET = {
+    "backends": 1,
+    "backends/onnxruntime": 2_736,
+    "backends/tensorrt": 3_689,
+    "backends/tvm": 17_350,
+    "backends/tvm_cuda": 4_961,
+    "optc": 2_302,
+    "optc/artifact": 2_734,
+    "optc/bench": 1_458,
+    "optc/cli": 7_305,
+    "optc/conversations": 1_305,
+    "optc/driver": 8_218,
+    "optc/executable": 807,
+    "optc/export": 2_347,
+    "optc/families": 114,
+    "optc/foreign": 188,
+    "optc/forms": 525,
+    "optc/gates": 3_212,
+    "optc/importer": 7_381,
+    "optc/ir": 3_879,
+    "optc/judging": 1_103,
+    "optc/lm_eval": 541,
+    "optc/logs": 21,
+    "optc/notebook": 88,
+    "optc/openai": 344,
+    "optc/options": 602,
+    "optc/pipeline": 889,
+    "optc/reference": 4_197,
+    "optc/report": 2_662,
+    "optc/roofline": 658,
+    "optc/runtime": 14_107,
+    "optc/serve": 6_279,
+    "optc/simulate": 1_168,
+    "optc/sources": 895,
+    "optc/store": 1_359,
+    "optc/system": 321,
+    "optc/tasks": 186,
+    "optc/training": 2_514,
+    "passes": 1,
+    "passes/adapters": 234,
+    "passes/canonicalize": 4_001,
+    "passes/fuse": 780,
+    "passes/kv_cache": 1_712,
+    "passes/prune": 4_306,
+    "passes/quantize": 8_449,
+}
 
 
 def crowded(names: Iterable[str]) -> list[str]:
@@ -26,10 +81,41 @@ def crowded(names: Iterable[str]) -> list[str]:
     ]
 
 
+def room_of(name: str) -> str:
+    """The room of a file: a folder of the first or second level."""
+    parts = PurePosixPath(name).parts
+    return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+
+
+def counted(names: Iterable[str]) -> dict[str, int]:
+    """Lines of code by room."""
+    found: Counter[str] = Counter()
+    for name in names:
+        if PurePosixPath(name).suffix in CODE:
+            found[room_of(name)] += len((ROOT / name).read_text(encoding="utf-8").splitlines())
+    return dict(sorted(found.items()))
+
+
+def beyond(counts: Mapping[str, int], budget: Mapping[str, int]) -> list[str]:
+    """What to do about each room that is larger than its budget, and about each that has none."""
+    found = [
+        f"{room} has {lines} lines, {lines - budget[room]} more than its budget of {budget[room]}"
+        for room, lines in counts.items()
+        if room in budget and lines > budget[room]
+    ]
+    found += [f"{room} has no budget" for room in sorted(counts.keys() - budget.keys())]
+    return found + [f"there is no room {room}" for room in sorted(budget.keys() - counts.keys())]
+
+
+def listed(*patterns: str) -> list[str]:
+    """Files of the project that git lists, those that are new among them."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in found.stdout.splitlines() if (ROOT / name).is_file()]
+
+
 def test_a_folder_has_at_most_twenty_modules() -> None:
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    names = [name for name in listed.stdout.splitlines() if (ROOT / name).exists()]
+    names = listed("*.py")
     assert len({PurePosixPath(name).parent for name in names}) > 50, "git lists the folders"
     assert not (found := crowded(names)), "\n".join(found)
 
@@ -40,4 +126,31 @@ def test_what_is_counted() -> None:
     assert crowded([*full, *beside]) == []
     assert crowded([*full, "optc/a/more.py"]) == [
         "optc/a holds 21 modules, at most 20: move some to a folder of one subject"
+    ]
+
+
+def test_no_room_has_more_lines_than_its_budget() -> None:
+    counts = counted(listed(*PARTS))
+    table = "\n".join(f'    "{room}": {lines:_},' for room, lines in counts.items())
+    assert not (found := beyond(counts, BUDGET)), (
+        "\n".join(found)
+        + "\nfirst ask what can go; raising a number of BUDGET in this file is a line of the diff "
+        + f"that is reviewed. The rooms are now:\n{table}"
+    )
+
+
+def test_which_lines_are_counted() -> None:
+    names = ["optc/units.py", "optc/forms/find.py", "optc/forms/form.py", "optc/py.typed"]
+    counts = counted(names)
+    assert list(counts) == ["optc", "optc/forms"]
+    assert counts["optc"] == len((ROOT / "optc/units.py").read_text().splitlines())
+    assert room_of("backends/tvm/kernels/dsl/script.py") == "backends/tvm"
+
+
+def test_a_room_beyond_its_budget_without_one_or_gone_is_told() -> None:
+    assert beyond({"a": 5, "b": 3}, {"a": 5, "b": 4}) == []
+    assert beyond({"a": 6, "b": 3}, {"a": 5, "c": 1}) == [
+        "a has 6 lines, 1 more than its budget of 5",
+        "b has no budget",
+        "there is no room c",
     ]

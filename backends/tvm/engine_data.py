@@ -61,11 +61,9 @@ class CpuEngineData(EngineData, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         features: CPU features that the code uses.
-        schedules: Of its kernels; for a reader (`optc.backends.tvm.tuning.schedule_files`).
     """
 
     features: tuple[str, ...]
-    schedules: list[dict[str, Any]] = []
 
     def check_files(self, files: EngineFiles) -> None:
         """Check that the manifest lists every file that a load opens.

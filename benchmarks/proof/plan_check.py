@@ -3,7 +3,7 @@
     python -m benchmarks.proof.plan_check [MODEL] [--recipes NAME,…] [--no-gates] [--busy]
         [--json FILE]
 
-Each recipe of TVM for CPUs is planned (with ``--measure``) and compiled, in processes of their own,
+Each recipe of TVM for CPUs is planned and compiled, in processes of their own,
 with the example's calibration and held-out text unless another model is given. Stated are peak
 memory, bytes of the artifact, seconds by stage, and bytes that a decode step of one sequence reads:
 predicted, what it was, and the ratio. Each compile begins with an empty cache of kernels. Seconds
@@ -58,8 +58,7 @@ def check(
     model: Path, recipe: str, texts: Sequence[str], *, gated: bool, timed: bool
 ) -> dict[str, Any]:
     """Predictions and facts of one recipe, and their ratios; seconds only if ``timed``."""
-    measure = ["--measure"] if timed else []
-    planned = optc("plan", str(model), "--recipe", recipe, "--backends", "tvm", *measure)
+    planned = optc("plan", str(model), "--recipe", recipe, "--backends", "tvm")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "artifact"
         more = [*texts, "--keep-failed"] if gated else [*texts[:2], "--no-gates"]

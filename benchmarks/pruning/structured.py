@@ -38,22 +38,10 @@ ROWS: dict[str, tuple[tuple[str, dict[str, object]], ...]] = {
     "an eighth of the neurons": (("prune-width", {"target": "0.875x"}),),
     "a quarter of the neurons, cut": (("prune-width", {"target": "0.75x", "refit": False}),),
     "a quarter of the neurons": (("prune-width", {"target": "0.75x"}),),
-    "a quarter of the neurons, cut, by gradients": (
-        ("prune-width", {"target": "0.75x", "refit": False, "choose": "taylor"}),
-    ),
-    "a quarter of the neurons, by gradients": (
-        ("prune-width", {"target": "0.75x", "choose": "taylor"}),
-    ),
     "half of the neurons": (("prune-width", {"target": "0.5x"}),),
     "a KV head of twelve, cut": (("prune-heads", {"target": "0.92x", "refit": False}),),
     "a KV head of twelve": (("prune-heads", {"target": "0.92x"}),),
-    "a KV head of twelve, by gradients": (
-        ("prune-heads", {"target": "0.92x", "choose": "taylor"}),
-    ),
     "a quarter of the KV heads": (("prune-heads", {"target": "0.75x"}),),
-    "a quarter of the KV heads, by gradients": (
-        ("prune-heads", {"target": "0.75x", "choose": "taylor"}),
-    ),
     "an MLP, cut": (("prune-depth", {"units": "mlp", "target": "0.9x", "refit": False}),),
     "an MLP": (("prune-depth", {"units": "mlp", "target": "0.9x"}),),
     "two MLPs": (("prune-depth", {"units": "mlp", "target": "0.7x"}),),
@@ -63,15 +51,6 @@ ROWS: dict[str, tuple[tuple[str, dict[str, object]], ...]] = {
     "a fifth of the neurons, a KV head of twelve": (
         ("prune-heads", {"target": "0.92x"}),
         ("prune-width", {"target": "0.8x"}),
-    ),
-    "a twelfth of the residual channels, cut": (
-        ("prune-residual", {"target": "0.94x", "refit": False}),
-    ),
-    "a twelfth of the residual channels": (("prune-residual", {"target": "0.94x"}),),
-    "a sixth of the residual channels": (("prune-residual", {"target": "0.85x"}),),
-    "a twelfth of the residual channels, an eighth of the neurons": (
-        ("prune-residual", {"target": "0.94x"}),
-        ("prune-width", {"target": "0.875x"}),
     ),
 }
 

@@ -1,8 +1,6 @@
 """Processor seconds in which kernels of each kind compile, one by one, without the cache.
 
-    python -m benchmarks.steps.kernel_compile_times [--target native] [--json FILE]
-
-What ``optc plan`` predicts of a build is the sum of such times (`lowering.compile_times`).
+python -m benchmarks.steps.kernel_compile_times [--target native] [--json FILE]
 """
 
 from __future__ import annotations

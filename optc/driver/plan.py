@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -18,9 +17,8 @@ from optc.driver.compiling.memory import PeakMemory
 from optc.driver.compiling.options import ResolvedOptions, build_limits, for_engines
 from optc.driver.compiling.preflight_tokenizer import check_tokenizer_files, without_tokenizer
 from optc.driver.predictions.artifact_size import artifact_bytes
-from optc.driver.predictions.compile_time import compile_seconds, usual_layer
+from optc.driver.predictions.compile_time import compile_seconds
 from optc.driver.predictions.engine_plan import EnginePlan, engine_plan
-from optc.driver.predictions.paces import Paces, assumed_paces, measured_paces
 from optc.driver.recipes.recipe_options import resolve_recipe, with_local_files
 from optc.forms.find import form_type
 from optc.forms.ragged import RaggedStep
@@ -33,7 +31,6 @@ from optc.options.option import with_changes
 from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress, no_progress, telling
 from optc.recipe import Recipe
-from optc.recipe_additions import calibrates
 from optc.target import known_targets
 
 if TYPE_CHECKING:
@@ -65,10 +62,10 @@ class Plan:
         engines: One for each backend and target.
         artifact_bytes: Of an artifact with the engine of the recipe's backend for the target
             ``native``, or of the first that is asked for; None where nothing is known of it.
-        compile_seconds: By stage of a compile of it (`optc.driver.predictions.compile_time`), where
-            nothing else runs and no kernel lies in the user's cache; empty where nothing is known.
+        compile_seconds: By stage of a compile of it, roughly, by measured rates
+            (`optc.driver.predictions.compile_time`), where nothing else runs and no kernel lies in
+            the user's cache; empty where nothing is known.
         compile_seconds_again: The same where all kernels do: of a repeated compile.
-        paces_measured: Whether these follow from what was measured here.
         warnings: What the user should know.
     """
 
@@ -86,7 +83,6 @@ class Plan:
     artifact_bytes: int | None = None
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
     compile_seconds_again: Mapping[str, float] = field(default_factory=dict)
-    paces_measured: bool = False
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -151,9 +147,8 @@ def plan(
         engine_plan(r, own.model, replace(limits, readers=weight_readers(one, r)), ceilings)
         for r, own in zip(requests, each, strict=True)
     )
-    paces = assumed_paces() if ceilings is None else measured_paces(usual_layer(lowered.reference))
     estimate = engines[main].estimate if engines else None
-    first, again = _seconds(lowered, recipes[main], paces, estimate.compile_s if estimate else 0.0)
+    first, again = _seconds(lowered, recipes[main], estimate.compile_s if estimate else 0.0)
     return Plan(
         imported.name,
         whole.name,
@@ -168,7 +163,6 @@ def plan(
         None if estimate is None else artifact_bytes(estimate, imported.tokenizer_files),
         first,
         again,
-        paces.measured,
         (
             *warnings,
             *without_tokenizer(source),
@@ -180,19 +174,13 @@ def plan(
 
 
 def _seconds(
-    lowered: Lowered, recipe: Recipe, paces: Paces, kernel_s: float
+    lowered: Lowered, recipe: Recipe, kernel_s: float
 ) -> tuple[dict[str, float], dict[str, float]]:
     """By stage, of a first compile and of a repeated one; nothing where no kernel is compiled."""
     if not kernel_s:
         return {}, {}
-    seconds = partial(
-        compile_seconds,
-        lowered.reference,
-        recipe.pipeline.passes,
-        paces,
-        calibrated=calibrates(recipe),
-    )
-    return seconds(kernel_s=kernel_s), seconds(kernel_s=0.0)
+    dense, passes = lowered.reference, recipe.pipeline.passes
+    return compile_seconds(dense, passes, kernel_s), compile_seconds(dense, passes, 0.0)
 
 
 def _import_and_lower(

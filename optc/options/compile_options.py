@@ -89,10 +89,6 @@ class CompileOptions:
         self_draft: Also build an engine of so many of the model's first layers and its head, on
             the same weights, which drafts tokens (``optc.load(..., speculate="self")``); ``"auto"``
             chooses how many by the gates' text, or builds none and warns if no number pays.
-        tune: Measure kernel schedules for the model's shapes on this machine, at most a minute an
-            engine, keep them in ``schedules`` and use them; they change speed, never results.
-        schedules: File of kernel schedules to use; None is none but the package's, or with ``tune``
-            the one in the user's cache folder.
         no_gates: Measure nothing; the artifact is marked as ungated.
         bisect: Run the model after every pass over a few windows of the gates' text, and name the
             pass, the node and the tensor where the divergence from the source model begins.
@@ -198,10 +194,6 @@ class CompileOptions:
         "Also build its first LAYERS as a draft of itself; auto measures how many pay.",
         kind="count_or_auto",
         metavar="LAYERS|auto",
-    )
-    tune: bool = option(False, "Measure kernel schedules here, a minute an engine.", kind="flag")
-    schedules: Path | None = option(
-        None, "File of kernel schedules [--tune: user's cache].", kind="path", metavar="FILE"
     )
     no_gates: bool = option(False, "Measure nothing; the artifact says so.", kind="flag")
     bisect: bool = option(

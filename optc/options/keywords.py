@@ -41,8 +41,6 @@ class CompileChanges(PlanChanges, total=False):
     eagle: str | Path | None
     trained: str | Path | None
     self_draft: int | Auto | None
-    tune: bool
-    schedules: str | Path | None
     no_gates: bool
     bisect: bool
     allow_unmeasured: bool

@@ -13,7 +13,6 @@ from optc.errors import InputError
 from optc.forms.form import Form
 from optc.pipeline.option_values import kind_text, read_value, shortened, value_text
 from optc.pipeline.phase import Effect, Phase
-from optc.pipeline.work import Work
 
 #: Metadata of a field that says where something lies on this machine: such an option is taken, and
 #: left out of everything that is written, for an artifact does not depend on paths.
@@ -156,6 +155,11 @@ class Pass:
         """The pass for a model of some layers of the one that its options name tensors of."""
         return self
 
+    @property
+    def text_tokens(self) -> int:
+        """Tokens of a text that it runs the model over; 0 where it reads none."""
+        return 0
+
     def working_bytes(self, model: ir.Model) -> int:
         """Memory that the pass takes at its peak while it runs on ``model``, in the dense form; 0
         where that is little.
@@ -173,16 +177,6 @@ class Pass:
         """Memory that it takes to read the weights that the pass leaves, of a ``model`` in the
         dense form, ``earlier`` passes being run before; 0 where that is little."""
         return 0
-
-    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """What the pass computes while it runs on ``model``, in the dense form, ``later`` passes
-        being known; nothing where that is little."""
-        return Work()
-
-    def reading_work(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> Work:
-        """What it takes to read all weights that the pass leaves, of a ``model`` in the dense form;
-        nothing where that is little."""
-        return Work()
 
     def samples(self) -> Sequence[ir.Node]:
         """Nodes such as it writes into any model, by which backends tell before there is a model

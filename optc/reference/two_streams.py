@@ -7,7 +7,7 @@ was done to the stages before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -109,7 +109,6 @@ def run_two_streams(
     threads: int,
     blocks: int = 0,
     checkpoints: Checkpoints | None = None,
-    start: Callable[[Array], Array] | None = None,
 ) -> None:
     """Take windows of tokens [W, S] through all blocks, under the hand of ``replacer``.
 
@@ -124,15 +123,13 @@ def run_two_streams(
         threads: Threads of ONNX Runtime.
         blocks: How many of the first blocks; 0 are all of them, and then the head's input.
         checkpoints: Asked before the first block, and told of each that is done.
-        start: Gives what the changed run begins with, of the embedding's result [W, S, D]; both
-            begin with that where it is None.
 
     Raises:
         optc.errors.UnsupportedError: The model cannot be cut at its layers.
     """
     reference = BlockwiseReference(model, threads)
     try:
-        _Streams(reference, tokens, products).run(replacer, blocks, checkpoints, start)
+        _Streams(reference, tokens, products).run(replacer, blocks, checkpoints)
     finally:
         reference.close()
 
@@ -150,13 +147,7 @@ class _Streams:
         )
         self._arrays = ValueArrays(HIDDEN_BYTES)
 
-    def run(
-        self,
-        replacer: Replacer,
-        count: int,
-        checkpoints: Checkpoints | None,
-        start: Callable[[Array], Array] | None,
-    ) -> None:
+    def run(self, replacer: Replacer, count: int, checkpoints: Checkpoints | None) -> None:
         every = self._reference.parts.blocks
         blocks = every[:count] if count else every
         known = None if checkpoints is None else checkpoints.load()
@@ -164,7 +155,7 @@ class _Streams:
             done, stream = known
         else:
             embedded = self._reference.embed(self._tokens)
-            done, stream = 0, Pair(embedded if start is None else start(embedded), embedded)
+            done, stream = 0, Pair(embedded, embedded)
         for index, block in enumerate(blocks[done:], start=done):
             tell(CALIBRATION, index, len(blocks))
             stream = self._block(block, stream, replacer)

@@ -13,8 +13,7 @@ from optc.target import Target, usable_threads
 
 #: Bytes a second that a desktop's or small server's CPU reads.
 _CPU_READ = 2.5e10
-#: Operations a second of a core of Zen 4 at 3.3 GHz with VNNI (a multiply-add is two), as
-#: `optc.driver.predictions.paces` has them.
+#: Operations a second of a core of Zen 4 at 3.3 GHz with VNNI (a multiply-add is two).
 _CORE = {"fp32": 96e9, "bf16": 210e9, "int8": 296e9, "int4": 296e9}
 #: Of an NVIDIA H100 SXM, without sparsity, by its data sheet.
 _GPU_READ = 3.35e12

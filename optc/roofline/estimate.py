@@ -32,7 +32,7 @@ class EngineEstimate:
             libraries.
         code_bytes: Of its code, as it usually is.
         tensors: How many its weights are made of.
-        compile_s: Seconds of one thread in which its kernels are compiled.
+        compile_s: Seconds of one thread in which its kernels are compiled, roughly.
     """
 
     spec: StepInterface

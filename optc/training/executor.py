@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,6 @@ from optc.ir.linear import Linear, find_linear, head_of
 from optc.ir.tensors import ModelTensor, model_tensors
 from optc.training.operators import OPERATORS, Function
 from optc.training.weights import FullWeight, Weight
-
-#: Gets each value by its name, and gives what goes on in its place.
-Seen = Callable[[str, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -88,19 +85,16 @@ class DenseExecutor(nn.Module):
         """All tensors as they are used, with their gradients: to be taken once for each step."""
         return {name: weight() for name, weight in self.weights.items()}
 
-    def hidden(
-        self, tokens: Tensor, tensors: Mapping[str, Tensor], seen: Seen | None = None
-    ) -> Tensor:
+    def hidden(self, tokens: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """The head's input [B, S, D] of tokens [B, S] at positions 0 … S - 1.
 
         Args:
             tokens: Ids, int64.
             tensors: Of `effective`.
-            seen: Sees the values on the way; None is nobody.
         """
         positions = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
         values = {"input_ids": tokens, "position_ids": positions}
-        self._run(self._body, values, tensors, self._last_reads, seen)
+        self._run(self._body, values, tensors, self._last_reads)
         return values[self._hidden]
 
     def logits(self, hidden: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -115,14 +109,12 @@ class DenseExecutor(nn.Module):
         values: dict[str, Tensor],
         tensors: Mapping[str, Tensor],
         last_reads: Mapping[int, tuple[str, ...]],
-        seen: Seen | None = None,
     ) -> None:
         for index, step in enumerate(steps):
             operands = [self._operand(name, values, tensors) for name in step.inputs]
             result = step.function(operands, step.attributes)
             found = result if isinstance(result, tuple) else (result,)
-            made = zip(step.outputs, found, strict=True)
-            values.update((name, seen(name, value) if seen else value) for name, value in made)
+            values.update(zip(step.outputs, found, strict=True))
             for name in last_reads.get(index, ()):
                 if name != self._hidden:
                     values.pop(name, None)

@@ -15,7 +15,6 @@ from optc.passes.canonicalize.experts.find_experts import FindExperts
 from optc.passes.canonicalize.experts.find_router import FindRouter
 from optc.passes.canonicalize.find_attention import FindAttention
 from optc.passes.canonicalize.find_norms import FindNorms
-from optc.passes.canonicalize.find_rotary import FindRotary
 from optc.passes.canonicalize.fold_constants import FoldConstants
 from optc.passes.canonicalize.fold_heads import FoldHeads
 from optc.passes.canonicalize.fold_tokens import FoldTokens
@@ -37,7 +36,6 @@ STEPS: tuple[Pass, ...] = (
     FoldTokens(),
     FindNorms(),
     TablesToAngles(),
-    FindRotary(),
     ProbeHeads(),
     FindAttention(),
     FoldHeads(),

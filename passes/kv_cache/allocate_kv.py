@@ -22,7 +22,6 @@ from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.passes.quantize.recall import KeptParts, name_of
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect, Phase
-from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 
 #: Multiply-adds that measuring may take; in larger models some layers stand for their neighbours.
@@ -74,18 +73,6 @@ class AllocateKV(ReadsText):
         from optc.passes.quantize.predictions.memory import measuring
 
         return measuring(model, self._measured_shape, min(_TOGETHER, len(attentions_of(model))))
-
-    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """Each layer once in int4."""
-        from optc.passes.quantize.predictions.work import variants
-
-        layers = self._free(model, later)
-        if not self._most(layers):
-            return Work()
-        weights = float(_weights(model))
-        text = self._measured_shape
-        count = min(MOST_MACS / max(text.tokens * weights / 2, 1.0), len(layers))
-        return variants(model, text, count, weights)
 
     def run(self, model: ir.Model) -> PassReport:
         """Refuse: the layers are those of a later pass."""

@@ -17,7 +17,6 @@ from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect, Phase
-from optc.pipeline.work import Work
 from optc.reference.observers import BlockValues, Watcher
 from optc.reference.partition import Block
 from optc.target import usable_threads
@@ -51,12 +50,6 @@ class BalanceKeys(ReadsText):
     def working_bytes(self, model: ir.Model) -> int:
         """One layer, and the hidden states."""
         from optc.passes.quantize.working_bytes import observing
-
-        return observing(model, self.shape, hessians=False)
-
-    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """The model once over the text."""
-        from optc.passes.quantize.predictions.work import observing
 
         return observing(model, self.shape, hessians=False)
 

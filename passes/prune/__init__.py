@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from optc.passes.prune.residual.prune_residual import PruneResidual
 from optc.passes.prune.structured.prune_depth import PruneDepth
 from optc.passes.prune.structured.prune_heads import PruneHeads
 from optc.passes.prune.structured.prune_width import PruneWidth
@@ -14,7 +13,6 @@ from optc.pipeline.base import Pass
 PASSES: tuple[type[Pass], ...] = (
     VocabTrim,
     PruneDepth,
-    PruneResidual,
     PruneHeads,
     PruneWidth,
     PruneToBudget,

@@ -26,7 +26,6 @@ from optc.passes.quantize.statistics import (
 )
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect
-from optc.pipeline.work import Work
 from optc.reference.calibration import (
     CalibrationStore,
     calibration_of,
@@ -81,12 +80,6 @@ class Calibrate(ReadsText):
         from optc.passes.quantize.predictions.memory import left_hessians
 
         return left_hessians(model) if self.hessians else 0
-
-    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """The model once over the text, and Hessians."""
-        from optc.passes.quantize.predictions.work import observing
-
-        return observing(model, self.shape, hessians=self.hessians)
 
     def run(self, model: ir.Model) -> PassReport:
         """Calibrate ``model``.

@@ -30,7 +30,6 @@ from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.scheme import Scheme
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect, Phase
-from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 
 #: The format that the other options describe.
@@ -217,13 +216,6 @@ class QuantizeWeights(Pass):
 
         rounded = any(one.name == "propagate-errors" for one in earlier)
         return rounding(model, KEPT, head_only=rounded) if self.method == "gptq" else 0
-
-    def reading_work(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> Work:
-        """Rounding of all weights but those that a pass has rounded before; packing of all."""
-        from optc.passes.quantize.predictions.work import reading
-
-        rounded = any(one.name == "propagate-errors" for one in earlier)
-        return reading(model, self.bits, self.head_bits, rounded=rounded)
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -66,6 +66,11 @@ class ReadsText(Pass):
         """How much text is read."""
         return TextShape(self.windows, self.window_tokens)
 
+    @property
+    def text_tokens(self) -> int:
+        """Tokens of all windows."""
+        return self.shape.tokens
+
     def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
         """Do nothing: these passes leave the graph and the sizes of weights as they are."""
         report = PassReport()

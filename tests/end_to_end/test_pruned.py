@@ -29,7 +29,6 @@ name: pruned
 pipeline:
   - canonicalize
   - prune-depth: {{units: mlp, target: 0.7x, {text}}}
-  - prune-residual: {{target: 0.9x, multiple: 16, {text}}}
   - prune-heads: {{target: 0.84x, {text}}}
   - prune-width: {{target: 0.75x, multiple: 16, {text}}}
   - prune-weights: {{sparsity: 0.5, method: wanda, sequential: false, {weights}}}
@@ -84,7 +83,7 @@ def pruned(source: Path) -> ir.Model:
     """The dense form behind the passes that prune."""
     model = import_model(source).model
     recipe = load_recipe(str(source.parent / "pruned.yaml"))
-    for one in recipe.pipeline.passes[:6]:
+    for one in recipe.pipeline.passes[:5]:
         options = {"folder": str(source)} if one.name.startswith("prune") else {}
         one.with_options(options).run(model)
     return model
@@ -164,7 +163,6 @@ def test_the_manifest_has_what_is_left(artifact: Artifact) -> None:
     counts = {one.name: dict(one.details) for one in manifest.passes}
     assert counts["prune-depth"]["mlp"] == 1
     assert counts["prune-heads"]["kv groups"] == 1
-    assert counts["prune-residual"]["channels"] == 16
     assert counts["prune-width"]["neurons"] == 2 * 32
     assert counts["prune-weights"]
     assert target.spec.adapters is not None

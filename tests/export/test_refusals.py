@@ -86,7 +86,6 @@ def test_engines(qwen: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         ("adapters", "the engine has room for LoRA adapters"),
         ("prune-weights", "weights were pruned"),
-        ("prune-residual", "channels of the residual stream were removed"),
         ("rotate", "it changes what weights stand for"),
         ("rotate-activations", "weights are rotated.*--set rotate-activations.block=0"),
         ("rotate-kv", "values are rotated.*--set rotate-kv.block=0"),

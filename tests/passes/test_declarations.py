@@ -5,7 +5,9 @@ Recipes rely on it: docs/recipes.md.
 
 from __future__ import annotations
 
+from optc.passes.quantize.calibrate import Calibrate
 from optc.pipeline import registry
+from optc.pipeline.phase import Effect
 
 #: Without them the artifact would not be what its recipe promises.
 REQUIRED = {
@@ -26,7 +28,6 @@ REQUIRED = {
     "propagate-errors",
     "prune-depth",
     "prune-heads",
-    "prune-residual",
     "prune-to-budget",
     "prune-weights",
     "prune-width",
@@ -45,3 +46,10 @@ def test_which_passes_must_find_something() -> None:
     passes = registry.passes()
     assert {name for name, one in passes.items() if one.required} == REQUIRED
     assert {name for name, one in passes.items() if one.expected} == EXPECTED
+
+
+def test_passes_that_read_a_text_say_how_much() -> None:
+    counts = {name: one().text_tokens for name, one in registry.passes().items()}
+    reading = {name for name, one in registry.passes().items() if one.has(Effect.READS_TEXT)}
+    assert {name for name, count in counts.items() if count} == reading
+    assert Calibrate(windows=3, window_tokens=100).text_tokens == 300

@@ -50,7 +50,6 @@ def after(model: ir.Model, folder: Path, *entries: Any) -> Array:
         "calibrate": {"channels": True, "hessians": True, **read, **sizes},
         "propagate-errors": read | sizes,
         "balance-keys": read | sizes,
-        "prune-residual": read | sizes | {"multiple": 8},
     }
     given = [
         {entry: texts[entry]} if isinstance(entry, str) and entry in texts else entry

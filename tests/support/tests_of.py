@@ -155,7 +155,6 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "passes/quantize/quantize_static.py": ("tests/passes/quantize/test_sample.py",),
     "passes/canonicalize/dense_form.py": ("tests/passes/canonicalize/test_canonicalize.py",),
-    "passes/canonicalize/find_rotary.py": ("tests/passes/canonicalize/test_canonicalize.py",),
     "passes/canonicalize/find_norms.py": ("tests/passes/canonicalize/test_canonicalize.py",),
     "passes/canonicalize/find_attention.py": ("tests/passes/canonicalize/test_canonicalize.py",),
     "passes/kv_cache/slot_attention.py": ("tests/passes/kv_cache/test_slots.py",),

@@ -24,8 +24,6 @@ from optc.backends.tvm.lowering.given_logits import with_given_logits
 from optc.backends.tvm.lowering.lower_model import Lowered, lower_model
 from optc.backends.tvm.program import Program
 from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
-from optc.backends.tvm.tuning.schedule_files import Schedules, schedules_json
-from optc.backends.tvm.tuning.tuned import known_schedules, with_schedules
 from optc.backends.tvm.weights.weights_file import (
     PackedWeight,
     Placed,
@@ -57,19 +55,15 @@ def build_engine(
     Raises:
         UnsupportedError: Nodes or a kernel configuration that the backend cannot take.
         UnavailableError: No kernel for the target, no linker, or the compiler crashed.
-        InputError: The file of schedules is malformed, or nothing can be measured here.
     """
     isa = isa_of(target)
     linker_command()
     started = time.perf_counter()
     lowered = lower_model(model, target, options)
     lowered_at = time.perf_counter()
-    known, tuning = known_schedules(lowered.program, isa, options)
-    program, schedules = with_schedules(lowered.program, known, isa)
     tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
-    program = replace(program, fingerprint=fingerprint(lowered.spec, tensors))
+    program = replace(lowered.program, fingerprint=fingerprint(lowered.spec, tensors))
     lowered = replace(lowered, program=program)
-    tuned_at = time.perf_counter()
     with compiling(with_given_logits(lowered.program), workdir) as finish:
         files, placed = pack_weights(lowered, workdir, options.shared)
         packed_at = time.perf_counter()
@@ -77,9 +71,7 @@ def build_engine(
     weight_bytes = max((p.end for p in placed), default=0)
     report.update(
         lower_seconds=lowered_at - started,
-        tune_seconds=tuned_at - lowered_at,
-        tuning=tuning,
-        pack_seconds=packed_at - tuned_at,
+        pack_seconds=packed_at - lowered_at,
         build_seconds=time.perf_counter() - started,
         weight_bytes=weight_bytes,
         zeros=lowered.sparse.to_json(),
@@ -88,18 +80,11 @@ def build_engine(
         files=(ENGINE_FILE, *files),
         spec=lowered.spec,
         requires={FFI_PACKAGE: ffi_version()},
-        backend_data=_backend_data(lowered, placed, isa, options.shared, schedules),
+        backend_data=_backend_data(lowered, placed, isa, options.shared),
         report=report,
-        warnings=(*_tuning_warnings(tuning), *lowered.sparse.lines()),
+        warnings=tuple(lowered.sparse.lines()),
         weight_bytes=max((p.end for p in placed if options.shared is None or p.own), default=0),
     )
-
-
-def _tuning_warnings(tuning: dict[str, Any]) -> tuple[str, ...]:
-    left = tuning.get("unmeasured", 0)
-    if not left:
-        return ()
-    return (f"no time to measure schedules of {left} matmul shapes: run --tune again to go on",)
 
 
 def pack_weights(
@@ -145,18 +130,13 @@ def _told(weights: Sequence[PackedWeight]) -> Callable[[int], None]:
 
 
 def _backend_data(
-    lowered: Lowered,
-    placed: list[Placed],
-    isa: Isa,
-    shared: SharedWeights | None,
-    schedules: Schedules,
+    lowered: Lowered, placed: list[Placed], isa: Isa, shared: SharedWeights | None
 ) -> dict[str, Any]:
     data = CpuEngineData(
         shared="." if shared is None else shared.folder,
         features=tuple(isa.features),
         costs=step_costs(lowered.program, isa.peaks),
         ffi=ffi_version(),
-        schedules=schedules_json(schedules),
         weights=tuple(placed),
     )
     plain: dict[str, Any] = to_builtins(data)

@@ -13,7 +13,6 @@ from tvm import relax, tirx
 from optc.backends.tvm.compiling.relax_ops import relax_call
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.program import Call, Dim, Function, Program, Tensor, kernel_names
-from optc.backends.tvm.tuning.schedule import parse_schedule
 
 #: Makes the PrimFunc of a kernel's name and configuration.
 MakeKernel = Callable[[str, dict[str, Any]], tirx.PrimFunc]
@@ -59,8 +58,6 @@ def make_kernel(kernel: str, config: dict[str, Any], isa: Isa) -> tirx.PrimFunc:
     """The PrimFunc of one kernel configuration."""
     module_name, class_name, function_name = KERNELS[kernel]
     module = importlib.import_module(f"{_KERNELS}.{module_name}")
-    if "schedule" in config:
-        config = {**config, "schedule": parse_schedule(config["schedule"])}
     return getattr(module, function_name)(getattr(module, class_name)(**config), isa)
 
 

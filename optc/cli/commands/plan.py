@@ -125,14 +125,14 @@ def _whole(plan: Plan) -> Table:
 
 
 def _times(plan: Plan) -> str:
-    """Seconds of a first compile and of a repeated one, and the stage that takes most of them."""
+    """Rough seconds of a first compile and of a repeated one, and the stage that takes most."""
     whole, gates = sum(plan.compile_seconds.values()), plan.compile_seconds.get("gates", 0.0)
     again = sum(plan.compile_seconds_again.values())
     most = max(plan.compile_seconds, key=lambda stage: plan.compile_seconds[stage])
-    paces = "paces measured here" if plan.paces_measured else "at the paces of Zen 4 cores"
     return (
-        f"{whole:.0f} s, {again:.0f} s with its kernels in the cache; "
-        f"without gates {gates:.0f} s less; most in {most} ({paces})"
+        f"roughly {whole:.0f} s, {again:.0f} s with its kernels in the cache; "
+        f"without gates {gates:.0f} s less; most in {most} (by rates of other machines: half to "
+        "twice as long is usual)"
     )
 
 

@@ -32,7 +32,6 @@ def check_limits(
         memory.sample(),
         options.max_ram_bytes,
         gated=not asked.no_gates,
-        tuned=asked.tune,
         bisected=asked.bisect,
         read_bytes=reading_bytes(lowered.reference, options.recipe.pipeline.passes),
     )

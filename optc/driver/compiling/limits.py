@@ -9,7 +9,6 @@ from pathlib import Path
 import onnx_ir as ir
 
 from optc.artifact import ArtifactWriter
-from optc.cpu_caches import beyond_caches
 from optc.driver.compiling.memory import tree_bytes
 from optc.errors import InputError
 from optc.gates.bisect.bisect import LOGIT_BYTES
@@ -128,7 +127,6 @@ def predicted_bytes(
     present_bytes: int,
     *,
     gated: bool,
-    tuned: bool = False,
     bisected: bool = False,
     read_bytes: int = 0,
     limit: int = 0,
@@ -139,7 +137,6 @@ def predicted_bytes(
         reference: The model in dense form.
         present_bytes: What is taken now, with the model imported and its passes run.
         gated: Whether gates will be measured.
-        tuned: Whether schedules of kernels will be.
         bisected: Whether the model will be run after every pass.
         read_bytes: What passes say that reading their weights takes (`reading_bytes`).
         limit: ``--max-ram``, by which gates keep the whole model or a layer of it; 0 is none.
@@ -147,10 +144,9 @@ def predicted_bytes(
     Raises:
         UnsupportedError: Gates are wanted and the model cannot be cut into layers.
     """
-    largest = _largest_weight(reference)
-    pack = (usable_threads() + 1) * _TILE_COPIES * 4 * min(TILE_ELEMENTS, largest)
-    tune = max(beyond_caches(), largest) if tuned else 0
-    build = COMPILER_BYTES + max(pack, tune) + read_bytes
+    tile = min(TILE_ELEMENTS, _largest_weight(reference))
+    pack = (usable_threads() + 1) * _TILE_COPIES * 4 * tile
+    build = COMPILER_BYTES + pack + read_bytes
     bisection = _bisection_bytes(reference, read_bytes) if bisected else 0
     return present_bytes + max(build, _gate_bytes(reference, limit) if gated else 0, bisection)
 
@@ -173,7 +169,6 @@ def check_memory(
     limit: int,
     *,
     gated: bool,
-    tuned: bool = False,
     bisected: bool = False,
     read_bytes: int = 0,
 ) -> int:
@@ -184,24 +179,21 @@ def check_memory(
         InputError: It is not; says what is predicted.
     """
 
-    def needs(gated: bool, tuned: bool) -> int:
+    def needs(gated: bool) -> int:
         return predicted_bytes(
             reference,
             present_bytes,
             gated=gated,
-            tuned=tuned,
             bisected=bisected,
             read_bytes=read_bytes,
             limit=limit,
         )
 
-    needed = needs(gated, tuned)
+    needed = needs(gated)
     if 0 < limit < needed:
         hint = "allow more"
-        if gated and needs(False, tuned) <= limit:
+        if gated and needs(False) <= limit:
             hint += ", or leave the gates out with --no-gates"
-        elif tuned and needs(gated, False) <= limit:
-            hint += ", or leave --tune out"
         raise InputError(
             f"this compile is predicted to need {needed:,} bytes of memory, "
             f"but {limit:,} are allowed",

@@ -163,8 +163,6 @@ def _check_files(asked: CompileOptions, draft: Path | None) -> None:
     if asked.eval_text is not None:
         check_text(asked.eval_text, "--eval-text")
         read_texts(asked.eval_text)
-    if asked.schedules is not None and not asked.tune:
-        check_text(asked.schedules, "--schedules")
     if draft is not None and not (model_folder(draft) / "config.json").is_file():
         raise InputError(f"no model (config.json) in {draft}", where="--draft")
 
@@ -188,8 +186,6 @@ def build_limits(options: ResolvedOptions, model_context: int) -> BuildOptions:
     return BuildOptions(
         max_context=context,
         max_ram_bytes=options.max_ram_bytes,
-        tune=options.asked.tune,
-        schedules=options.asked.schedules,
     )
 
 

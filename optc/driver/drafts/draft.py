@@ -149,8 +149,6 @@ def draft_limits(
     return BuildOptions(
         max_context=min(max_context, *(built.entry.spec.max_context for built in targets)),
         max_ram_bytes=options.max_ram_bytes,
-        tune=options.asked.tune,
-        schedules=options.asked.schedules,
     )
 
 

@@ -14,11 +14,9 @@ from optc.driver.ladder.rungs import Prediction, Rung, ordered
 from optc.driver.predictions.artifact_size import artifact_bytes
 from optc.driver.predictions.compile_time import compile_seconds
 from optc.driver.predictions.engine_plan import EnginePlan, engine_plan
-from optc.driver.predictions.paces import assumed_paces
 from optc.errors import InputError
 from optc.forms.find import form_type
 from optc.forms.ragged import RaggedStep
-from optc.recipe_additions import calibrates
 from optc.roofline.assumed import assumed_ceilings
 from optc.roofline.ceilings import Ceiling
 from optc.roofline.estimate import CONTEXT, speed_bound
@@ -142,11 +140,5 @@ def _kv_bytes(model: ir.Model, limits: BuildOptions) -> int:
 def _compile_seconds(compile: ResolvedOptions, lowered: Lowered, plan: EnginePlan) -> float:
     if plan.estimate is None or not plan.estimate.compile_s:
         return 0.0
-    seconds = compile_seconds(
-        lowered.reference,
-        compile.recipe.pipeline.passes,
-        assumed_paces(),
-        kernel_s=plan.estimate.compile_s,
-        calibrated=calibrates(compile.recipe),
-    )
-    return sum(seconds.values())
+    passes = compile.recipe.pipeline.passes
+    return sum(compile_seconds(lowered.reference, passes, plan.estimate.compile_s).values())

@@ -78,11 +78,6 @@ def removal_order(weight: Float64, hessian: Float64, count: int) -> Indices:
     return np.concatenate(order)
 
 
-def rounds_of(columns: int, count: int) -> int:
-    """How many times columns are taken out until ``count`` are."""
-    return -(-count // _at_once(columns))
-
-
 def _at_once(columns: int) -> int:
     return -(-columns // _ROUNDS)
 

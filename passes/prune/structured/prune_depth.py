@@ -28,7 +28,6 @@ from optc.passes.prune.structured.sublayers import (
 from optc.passes.prune.structured.variants import measure_kl, zero_weight
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect
-from optc.pipeline.work import Work
 
 #: What goes as one: indices of sub-layers.
 Unit = tuple[int, ...]
@@ -61,7 +60,7 @@ class PruneDepth(PruneStructures):
     added_by: ClassVar[str] = "--draft self:depth"
     before: ClassVar[tuple[str, ...]] = (
         *PruneStructures.before,
-        *("prune-residual", "prune-width", "prune-heads", "prune-depth"),
+        *("prune-width", "prune-heads", "prune-depth"),
     )
 
     target: str = "0.9x"
@@ -130,15 +129,6 @@ class PruneDepth(PruneStructures):
             return 0
         blocks = sum(is_op(node, "Attention", domain=DOMAIN) for node in model.graph)
         return measuring(model, self._measured_shape, 2 * blocks)
-
-    def _choosing(self, model: ir.Model, report: PassReport) -> Work:
-        """Variants of all steps."""
-        from optc.passes.prune.structured.work import measuring
-
-        if self.choose == _INFLUENCE:
-            return Work()
-        count = sum(len(step["cost"]) for step in report.facts["steps"])
-        return measuring(model, self._measured_shape, count)
 
     def _costs(
         self, model: ir.Model, found: Sequence[SubLayer], tokens: Int32 | None

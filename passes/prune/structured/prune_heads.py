@@ -20,16 +20,12 @@ from optc.passes.prune.structured.refit import Cut
 from optc.passes.prune.structured.shapes import initializers_of, shapes_without
 from optc.passes.prune.structured.sizes import Sizes
 from optc.passes.prune.structured.structures import PruneStructures, sizes_facts
-from optc.passes.prune.structured.taylor import TAYLOR, Gradients, gradients_bytes
 from optc.passes.prune.structured.variants import ChannelVariants
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect
-from optc.pipeline.work import Work
 
 #: A KV head: index of its attention, and of itself.
 Group = tuple[int, int]
-#: The other value of ``choose``.
-_KL = "kl"
 
 
 @dataclass(frozen=True)
@@ -38,13 +34,8 @@ class PruneHeads(PruneStructures):
 
     Layers lose different numbers, each keeps at least one: keys and values of a layer have their
     own number of heads. What is left of the output layers is fitted layer after layer as by
-    ``prune-width``.
-
-    Attributes:
-        choose: By the ``kl`` of the model without each, the attention's output layer fitted anew
-            by least squares, measured on some windows of the text, as things stand; or by what
-            gradients of the loss say of it before anything went (``taylor``; `structured.taylor`):
-            one run for all.
+    ``prune-width``. Which goes is measured on some windows of the text, as things stand: by the KL
+    of the model without each, the attention's output layer fitted anew by least squares.
     """
 
     name: ClassVar[str] = "prune-heads"
@@ -53,16 +44,6 @@ class PruneHeads(PruneStructures):
     before: ClassVar[tuple[str, ...]] = (*PruneStructures.before, "prune-heads")
 
     target: str = "0.9x"
-    choose: str = _KL
-
-    def __post_init__(self) -> None:
-        """Refuse other options.
-
-        Raises:
-            InputError: An option is none that there is.
-        """
-        super().__post_init__()
-        self.check_option("choose", (_KL, TAYLOR))
 
     def _choose(
         self, model: ir.Model, tokens: Int32 | None, later: Sequence[Pass], report: PassReport
@@ -107,35 +88,16 @@ class PruneHeads(PruneStructures):
         from optc.passes.quantize.working_bytes import observing
 
         found = find_channels(model, KV_GROUPS, PassReport())
-        if self.choose == TAYLOR:
-            return gradients_bytes(model, self.shape, ())
         groups = sum(one.units for one in found)
         kept = left_hessians(model) if self.refit else 0
         comparing = kept + measuring(model, self._measured_shape, groups)
         return max(comparing, observing(model, self.shape, hessians=self.refit))
-
-    def _choosing(self, model: ir.Model, report: PassReport) -> Work:
-        """Variants of all steps, and what they are fitted by; or gradients."""
-        from optc.passes.prune.structured.work import gradients, measuring
-        from optc.passes.quantize.predictions.work import observing
-
-        if self.choose == TAYLOR:
-            return gradients(model, self.shape)
-        count = sum(len(step["kl"]) for step in report.facts["steps"])
-        work = measuring(model, self._measured_shape, count)
-        return work + observing(model, self.shape, hessians=True) if self.refit else work
 
     def _costs(
         self, model: ir.Model, found: Sequence[Channels], tokens: Int32 | None
     ) -> Costs[Group]:
         if tokens is None:
             return lambda gone, able: [0.0] * len(able)
-        if self.choose == TAYLOR:
-            told = Gradients(model, tokens, found, fisher=False)
-            each = [told.estimates(one) for one in found]
-            return lambda gone, able: [
-                float(sum(each[index][unit] for index, unit in (*gone, group))) for group in able
-            ]
         variants = ChannelVariants(model, found, tokens, refit=self.refit)
         measured = self._measured(tokens)
 

@@ -19,12 +19,7 @@ from optc.passes.prune.structured.refit import Cut
 from optc.passes.prune.structured.shapes import initializers_of, shapes_without
 from optc.passes.prune.structured.sizes import Sizes
 from optc.passes.prune.structured.structures import PruneStructures, sizes_facts
-from optc.passes.prune.structured.taylor import TAYLOR, Gradients, gradients_bytes, most_important
 from optc.pipeline.base import Pass, PassReport
-from optc.pipeline.work import Work
-
-#: The other value of ``choose``.
-_ACTIVATIONS = "activations"
 
 
 @dataclass(frozen=True)
@@ -40,8 +35,6 @@ class PruneWidth(PruneStructures):
     Attributes:
         multiple: Each MLP keeps a multiple of so many neurons, for kernels; where this does not
             divide its width, of their greatest common divisor.
-        choose: By what the residual stream loses, from ``activations`` alone; or by what the loss
-            of the text does, from its gradients, to second order (``taylor``; `structured.taylor`).
     """
 
     name: ClassVar[str] = "prune-width"
@@ -50,7 +43,6 @@ class PruneWidth(PruneStructures):
     before: ClassVar[tuple[str, ...]] = (*PruneStructures.before, "prune-width")
 
     multiple: int = 64
-    choose: str = _ACTIVATIONS
 
     def __post_init__(self) -> None:
         """Refuse what is no target or no multiple.
@@ -59,7 +51,6 @@ class PruneWidth(PruneStructures):
             InputError: It is none.
         """
         super().__post_init__()
-        self.check_option("choose", (_ACTIVATIONS, TAYLOR))
         if self.multiple < 1:
             raise InputError("multiple must be at least 1", where=f"pass {self.name}")
 
@@ -81,37 +72,11 @@ class PruneWidth(PruneStructures):
         report.facts |= sizes_facts(target, sizes, shapes, {}) | {
             "neurons": {one.name: [one.units, n] for one, n in zip(found, left, strict=True)}
         }
-        return self._cuts(model, tokens, list(zip(found, left, strict=True)))
-
-    def _cuts(
-        self, model: ir.Model, tokens: Int32 | None, left: Sequence[tuple[Channels, int]]
-    ) -> dict[ir.Value, Cut]:
-        """What becomes of the readers of channels, of which so many units stay."""
-        readers = [(one, linear, n) for one, n in left for linear in one.linears]
-        if self.choose == _ACTIVATIONS or tokens is None:
-            return {linear.initializer: Cut(one.units, n) for one, linear, n in readers}
-        told = Gradients(model, tokens, [one for one, _ in left], fisher=self.refit)
-        if self.refit:
-            return {
-                linear.initializer: Cut(one.units, n, metric=told.metric(linear.output))
-                for one, linear, n in readers
-            }
         return {
-            linear.initializer: Cut(one.units, n, most_important(told.estimates(one), n))
-            for one, linear, n in readers
+            linear.initializer: Cut(one.units, n)
+            for one, n in zip(found, left, strict=True)
+            for linear in one.linears
         }
-
-    def _choosing(self, model: ir.Model, report: PassReport) -> Work:
-        """Gradients, where they choose."""
-        from optc.passes.prune.structured.work import gradients
-
-        return Work() if self.choose == _ACTIVATIONS else gradients(model, self.shape)
-
-    def _choosing_bytes(self, model: ir.Model) -> int:
-        """The backward pass, where gradients choose."""
-        if self.choose == _ACTIVATIONS:
-            return 0
-        return gradients_bytes(model, self.shape, find_channels(model, NEURONS, PassReport()))
 
     def _left(self, channels: Channels, share: Fraction) -> int:
         multiple = gcd(self.multiple, channels.units)

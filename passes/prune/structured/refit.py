@@ -51,14 +51,11 @@ class Cut:
         units: Slices of equal width that its inputs are made of.
         left: How many of them stay; which, is chosen.
         kept: Those that stay, where that is known.
-        metric: M [N, N], so that the layer loses |M d|² by a change d of its result when units
-            are chosen; None is the plain square.
     """
 
     units: int
     left: int
     kept: Indices | None = None
-    metric: Float64 | None = None
 
 
 @dataclass(frozen=True)
@@ -170,8 +167,8 @@ class RefitStages:
         kept = self._chosen.get(x, cut.kept)
         if kept is None:
             alive = hessian.diagonal() != 0  # dead inputs go first
-            felt = [_felt(targets[one] * alive, each) for one, each in cuts.items()]
-            gone = least_important(np.concatenate(felt), whole, cut.units - cut.left)
+            rows = np.concatenate([targets[one] * alive for one in cuts]).astype(np.float64)
+            gone = least_important(rows, whole, cut.units - cut.left)
             kept = np.setdiff1d(np.arange(cut.units), gone)
         self._chosen[x] = kept
         return _Left(kept, slices_of(len(whole), cut.units, kept), whole)
@@ -196,9 +193,3 @@ class RefitStages:
         self.ledger.keep_weight(linear.name, weight)
         details = self.report.details
         details["refitted"] = details.get("refitted", 0) + 1
-
-
-def _felt(weight: Array, cut: Cut) -> Float64:
-    """``weight`` [N, K], so that the plain square of a change is what the layer loses by it."""
-    whole = weight.astype(np.float64)
-    return whole if cut.metric is None else cut.metric @ whole

@@ -24,7 +24,6 @@ from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect, Phase
-from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 from optc.target import usable_threads
 
@@ -74,22 +73,9 @@ class PruneOnText(ReadsText):
         values = dtype_of(products_here()).itemsize
         return max(propagating(model, self.shape, values, wide), self._choosing_bytes(model))
 
-    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """Two runs side by side, layers fitted to what is left, and choosing what goes."""
-        from optc.passes.prune.structured.work import cutting
-        from optc.reference.streams.choice import products_here
-
-        report = PassReport()
-        cuts = self._choose(model, None, later, report)
-        return cutting(model, self.shape, cuts, products_here()) + self._choosing(model, report)
-
     def _choosing_bytes(self, model: ir.Model) -> int:
         """Memory that it takes to choose what goes; 0 where that is little."""
         return 0
-
-    def _choosing(self, model: ir.Model, report: PassReport) -> Work:
-        """Work of it; the report says in what steps."""
-        return Work()
 
     @property
     def _measured_shape(self) -> TextShape:

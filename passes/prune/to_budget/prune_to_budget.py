@@ -29,7 +29,6 @@ from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect
-from optc.pipeline.work import Work
 from optc.reference.calibration import CalibrationStore
 
 #: Times that losses by pruning count in the choices that are measured as a whole.
@@ -84,16 +83,6 @@ class PruneToBudget(PruneOnText):
         measured = TextShape(self.measured_windows, self.window_tokens)
         variants = (3 + len(self.shares)) * len(groups_of(model, head=True))
         return allocating(model, self.shape, measured, variants)
-
-    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """What formats lose, as of ``allocate-bits``; and two runs side by side."""
-        from optc.passes.quantize.predictions.work import propagating
-        from optc.reference.streams.choice import products_here
-
-        products = products_here(), products_here()
-        allocate = next((one for one in later if isinstance(one, AllocateBits)), None)
-        rating = allocate.work(model, later) if allocate is not None else Work()
-        return rating + propagating(model, self.shape, None, products, gptq=False)
 
     def _choose(
         self, model: ir.Model, tokens: Int32 | None, later: Sequence[Pass], report: PassReport

@@ -24,7 +24,6 @@ from optc.passes.quantize.propagate.stages import CorrectedStages, by_input
 from optc.passes.quantize.reads_text import ReadsText
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect, Phase
-from optc.pipeline.work import Work
 from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
 from optc.target import usable_threads
 
@@ -123,20 +122,6 @@ class PruneWeights(ReadsText):
         from optc.reference.streams.choice import dtype_of, products_here
 
         return pruning(model, self.shape, self._method, dtype_of(products_here()).itemsize)
-
-    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """Both runs, and pruning each weight."""
-        from optc.passes.prune.weights.work import pruning_work
-        from optc.reference.streams.choice import products_here
-
-        return pruning_work(
-            model,
-            self.shape,
-            self._method,
-            products_here(),
-            corrected=self.sequential and self._method.corrects,
-            patterned=bool(self.pattern),
-        )
 
     def left_bytes(self, model: ir.Model) -> int:
         """Pruned weights."""

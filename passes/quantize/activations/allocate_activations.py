@@ -23,7 +23,6 @@ from optc.passes.quantize.recall import KeptParts, name_of
 from optc.passes.quantize.rotate.readers import kept_grids
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect, Phase
-from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of
 
 #: Choices that are measured at once, after which their figures are kept.
@@ -83,20 +82,6 @@ class AllocateActivations(ReadsText):
         from optc.passes.quantize.predictions.memory import measuring
 
         return measuring(model, self._measured_shape, len(groups_of(model, head=True)))
-
-    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """Each group's input rounded, and last the whole."""
-        from optc.passes.quantize.predictions.work import variants
-
-        if not self._chooses(later):
-            return Work()
-        every = groups_of(model, head=True)
-        weights = float(sum(group.weights for group in every))
-        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
-        groups = every if quantize is None else _free(every, model, quantize, PassReport())
-        text = self._measured_shape
-        count = min(MOST_MACS / (text.tokens * weights / 2), len(groups)) + 1
-        return variants(model, text, count, weights)
 
     def run(self, model: ir.Model) -> PassReport:
         """Refuse: the layers are those of a later pass."""

@@ -26,7 +26,6 @@ from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect, Phase
-from optc.pipeline.work import Work
 from optc.reference.calibration import calibration_of, find_statistics
 
 #: Ratios of the whole's loss to the sum of its parts' that are as expected.
@@ -111,21 +110,6 @@ class AllocateBits(ReadsText):
         from optc.passes.quantize.predictions.memory import left_hessians
 
         return left_hessians(model)
-
-    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """The model once for Hessians, rounding in each format, and the variants."""
-        from optc.passes.quantize.predictions.rating import rating
-        from optc.passes.quantize.predictions.work import observing
-
-        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
-        return observing(model, self.shape, hessians=True) + rating(
-            model,
-            TextShape(self.measured_windows, self.window_tokens),
-            groups_of(model, head=True),
-            [int(text.partition("g")[0]) for text in self.formats],
-            MEASURED_FORMATS,
-            gptq=quantize is not None and quantize.method == "gptq",
-        )
 
     def _variants(self, model: ir.Model) -> int:
         """How many are measured at most."""

@@ -1,1 +1,1 @@
-"""What passes of quantization will take, before they run: memory, work and how much text."""
+"""What passes of quantization will take, before they run: memory, and how much text."""

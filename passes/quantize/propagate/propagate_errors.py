@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import onnx_ir as ir
@@ -18,11 +18,9 @@ from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
 from optc.passes.quantize.reads_text import ReadsText, some_windows
-from optc.passes.quantize.rotate.readers import kept_grids
 from optc.passes.quantize.statistics import INPUT_HESSIAN
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Effect, Phase
-from optc.pipeline.work import Work
 from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
 from optc.reference.streams.gram import hessian_of
 from optc.target import usable_threads
@@ -107,28 +105,6 @@ class PropagateErrors(ReadsText):
         from optc.passes.quantize.predictions.memory import left_rows
 
         return left_rows(model, 1)
-
-    def work(self, model: ir.Model, later: Sequence[Pass] = ()) -> Work:
-        """Both runs, the sums over inputs, and rounding; one run of few windows where layers stay
-        on the checkpoint's grid."""
-        from optc.passes.quantize.predictions.work import observing, propagating
-
-        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
-        if quantize is None:
-            return Work()
-        head, kept = head_of(model), kept_grids(model, quantize)
-        rounded = {one.initializer for one in find_linears(model)} - kept
-        if rounded <= ({head.initializer} if head is not None else set()):
-            few = replace(self.shape, windows=min(self.windows, HEAD_WINDOWS))
-            return observing(model, few, hessians=False) if rounded else Work()
-        return propagating(
-            model,
-            self.shape,
-            quantize.bits,
-            products=self._products(quantize.bits),
-            gptq=quantize.method == "gptq",
-            blocks=self.blocks,
-        )
 
     def run(self, model: ir.Model) -> PassReport:
         """Refuse: what the errors are depends on the passes after this one."""

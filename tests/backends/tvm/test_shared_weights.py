@@ -73,6 +73,7 @@ def test_what_an_engine_holds_and_costs_is_known_before_it_is_built(engines: Get
     built = engines("int8")
     estimate = BACKEND.estimate(built.model, parse_target("native"), OPTIONS)
     assert estimate.spec == built.build.spec
+    assert estimate.compile_s > 0
     assert estimate.costs == StepCosts.from_json(built.build.backend_data["costs"])
     padding = 64 * len(built.build.backend_data["weights"])
     assert 0 <= built.build.weight_bytes - estimate.weight_bytes <= padding

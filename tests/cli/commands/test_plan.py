@@ -211,7 +211,7 @@ def test_the_table_names_operators_reasons_and_engines(plan_tiny: Optc) -> None:
         "unsupported",
         "there is no such norm",
         "attention over slots",
-        "keys and values by kv-cache.dtype",
+        "keys and values by type",
         "float16: slots",
         "picky-sm_90: its compiler is not installed",
         "tvm-x86-64-v3: nothing is known of old processors",

@@ -59,17 +59,6 @@ def test_the_vocabulary_of_a_file_that_was_not_read_before_counts(
         check_start(tmp_path / "m.gguf", 1200 << 20)
 
 
-def test_a_compile_that_fits_but_for_tuning_says_so() -> None:
-    model = dense_model(Dense())
-    needed = predicted_bytes(model, 0, gated=False, tuned=True)
-    check_memory(model, 0, needed, gated=False, tuned=True)
-    check_memory(model, 0, needed - 1, gated=False)
-    with pytest.raises(InputError) as caught:
-        check_memory(model, 0, needed - 1, gated=False, tuned=True)
-    assert f"predicted to need {needed:,} bytes" in caught.value.message
-    assert caught.value.hint == "allow more, or leave --tune out"
-
-
 def test_the_prediction_follows_the_largest_layer_not_the_depth() -> None:
     small = predicted_bytes(dense_model(Dense(windows=(0,))), 0, gated=True, limit=1)
     deep = predicted_bytes(dense_model(Dense(windows=(0,) * 4)), 0, gated=True, limit=1)

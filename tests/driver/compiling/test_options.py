@@ -70,8 +70,6 @@ def test_what_is_asked_for(model: Path, backends: dict[str, StubBackend], tmp_pa
         self_draft="auto",
         no_gates=True,
         calibration=str(text),
-        tune=True,
-        schedules="new.json",
     )
     assert found.output == Path("out")
     assert found.max_ram_bytes == 2 << 30
@@ -81,7 +79,6 @@ def test_what_is_asked_for(model: Path, backends: dict[str, StubBackend], tmp_pa
         model,
     )
     assert (found.asked.self_draft, found.asked.no_gates) == ("auto", True)
-    assert found.asked.schedules == Path("new.json"), "which --tune makes"
     assert found.warnings == ("recipe fp32 has no pass that calibrates: the text is not used",)
     assert resolve(model, max_ram=5000).max_ram_bytes == 5000
 
@@ -90,7 +87,6 @@ def test_what_is_asked_for(model: Path, backends: dict[str, StubBackend], tmp_pa
     ("more", "error"),
     [
         ({"eval_text": "absent"}, "--eval-text: no such file: absent"),
-        ({"schedules": "absent"}, "--schedules: no such file: absent"),
         ({"draft": "absent"}, "--draft: no model (config.json) in absent"),
         ({"draft": "self:bits=5"}, "--draft self:bits=5: bits=5 (2, 3 or 4)"),
         ({"self_draft": "some"}, "--self-draft: 'some' layers (a number, or auto)"),
@@ -129,10 +125,10 @@ def test_engines_that_cannot_be_measured_here_are_let_through_on_request(
 def test_the_context_is_the_models_own_within_limits(
     model: Path, backends: dict[str, StubBackend]
 ) -> None:
-    options = resolve(model, max_ram=9000, tune=True, schedules="s.json")
+    options = resolve(model, max_ram=9000)
     limits = build_limits(options, 100)
     assert limits.max_context == 100
-    assert (limits.max_ram_bytes, limits.tune, limits.schedules) == (9000, True, Path("s.json"))
+    assert limits.max_ram_bytes == 9000
     assert build_limits(options, DEFAULT_CONTEXT + 1).max_context == DEFAULT_CONTEXT
     longer = wanting(options, DEFAULT_CONTEXT + 1)
     assert build_limits(longer, DEFAULT_CONTEXT + 1).max_context == DEFAULT_CONTEXT + 1

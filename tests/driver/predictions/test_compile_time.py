@@ -1,62 +1,69 @@
-"""Seconds of a compile follow from what its passes and its gates compute."""
+"""Seconds of a compile follow from the sizes of the model and of the texts that passes read."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from optc.driver.predictions.compile_time import compile_seconds, usual_layer
-from optc.driver.predictions.paces import Paces
+from optc.driver.predictions import compile_time
+from optc.driver.predictions.compile_time import compile_seconds
+from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.calibrate import Calibrate
-from optc.passes.quantize.predictions.text_shape import TextShape
-from optc.passes.quantize.predictions.work import observing
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.base import Pass
-from tests.support.dense_models import FF, D, dense_model
+from tests.support.dense_models import dense_model
+from tests.support.experts.models import Experts, expert_model
 
-SLOW = Paces(float32=1e9, bfloat16=2e9, int8=4e9, float64=5e8, steps=1e5, alone=1e5)
-GPTQ = QuantizeWeights(bits=4, group_size=32, symmetric=False, method="gptq")
-
-
-def seconds(*passes: Pass, kernel_s: float = 10, calibrated: bool = True) -> dict[str, float]:
-    return compile_seconds(dense_model(2), passes, SLOW, kernel_s=kernel_s, calibrated=calibrated)
+ROUND = QuantizeWeights(bits=8)
 
 
-def test_a_calibration_takes_what_its_work_takes() -> None:
-    one = Calibrate(windows=32, hessians=True)
-    plain, more = seconds(), seconds(one)
-    work = observing(dense_model(2), TextShape(32, 512), hessians=True)
-    assert more["passes"] - plain["passes"] == pytest.approx(SLOW.seconds(work))
-    assert {**more, "passes": 0} == {**plain, "passes": 0}
+def seconds(*passes: Pass, kernel_s: float = 10, layers: int = 2) -> dict[str, float]:
+    return compile_seconds(dense_model(layers), passes, kernel_s)
 
 
-def test_the_longer_of_compiling_and_packing_is_the_build() -> None:
-    assert seconds(GPTQ, kernel_s=1)["build"] > seconds(kernel_s=1)["build"]
-    assert seconds(GPTQ, kernel_s=99)["build"] == seconds(kernel_s=99)["build"]
+def test_a_pass_takes_as_long_as_its_text() -> None:
+    short, long = (seconds(PropagateErrors(windows=n), ROUND) for n in (8, 64))
+    plain = seconds(ROUND)
+    taken = [found["passes"] - plain["passes"] for found in (short, long)]
+    assert taken[1] == pytest.approx(8 * taken[0])
+    assert taken[0] > 0
+    assert {**long, "passes": 0} == {**plain, "passes": 0}
 
 
-def test_what_is_rounded_by_a_pass_is_not_rounded_while_it_is_packed() -> None:
-    propagated = seconds(PropagateErrors(), GPTQ, kernel_s=1)
-    assert propagated["build"] < seconds(GPTQ, kernel_s=1)["build"]
-    assert propagated["passes"] > seconds(GPTQ)["passes"]
+def test_phases_take_different_times_for_a_token() -> None:
+    plain = seconds()["passes"]
+    passes = (Calibrate(windows=16), PropagateErrors(windows=16), AllocateBits(windows=16))
+    taken = [seconds(one)["passes"] - plain for one in passes]
+    assert taken == sorted(taken)
+    assert len(set(taken)) == 3
 
 
-def test_no_text_is_judged_without_a_calibration() -> None:
-    assert "calibration text" in seconds()
-    assert "calibration text" not in seconds(calibrated=False)
+def test_more_weights_take_longer_in_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_time, "_PACK_RATE", 1.0)
+    one = PropagateErrors()
+    small, large = (seconds(one, kernel_s=0, layers=n) for n in (1, 3))
+    assert all(large[stage] > small[stage] > 0 for stage in small)
 
 
-def test_a_text_takes_more_than_its_products() -> None:
-    fast = replace(SLOW, steps=1e12)
-    found = [
-        compile_seconds(dense_model(2), (), paces, kernel_s=1, calibrated=True)
-        for paces in (SLOW, fast)
-    ]
-    for stage in ("calibration text", "gates"):
-        assert found[0][stage] > found[1][stage] > 0
+def test_kernels_compile_beside_packing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seconds(kernel_s=12)["build"] - seconds(kernel_s=2)["build"] == pytest.approx(10)
+    monkeypatch.setattr(compile_time, "_PACK_RATE", 1.0)
+    assert seconds(kernel_s=12) == seconds(kernel_s=2)
 
 
-def test_the_usual_layer_is_the_one_with_most_of_the_weights() -> None:
-    assert usual_layer(dense_model(2)) == (FF, D)  # gate and up
+def test_experts_are_all_packed_and_some_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_time, "_PACK_RATE", 1.0)
+    few, many = (compile_seconds(expert_model(experts=Experts(count=n)), (), 0.0) for n in (4, 8))
+    assert many["build"] > few["build"]
+    router = 4 * 2 * 32  # more experts, in two layers of width 32
+    assert many["gates"] - few["gates"] < compile_time._GATES_RATE * 2 * router
+
+
+def test_more_threads_take_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for threads in (2, 8):
+        monkeypatch.setattr(compile_time, "usable_threads", lambda threads=threads: threads)
+        found.append(seconds(PropagateErrors(), kernel_s=1))
+    two, eight = found
+    assert eight["passes"] < two["passes"] / 3
+    assert (eight["import"], eight["build"]) == (two["import"], two["build"])

@@ -70,6 +70,30 @@ MIRRORED = """
     {0}d = Mul ({0}o, cos) {0}f = Mul ({0}e, sin) {0}g = Add ({0}d, {0}f)
     {0}5 = Concat <axis: int = -1> ({0}c, {0}g)
     """
+#: Halves of a head turn, by tables that say every angle twice.
+TWICE = """
+    twice = Concat <axis: int = -1> (angle, angle)
+    c2 = Cos (twice) s2 = Sin (twice)
+    cos2 = Unsqueeze (c2, n1) sin2 = Unsqueeze (s2, n1)
+    """
+HALVES = """
+    {0}e = Slice ({0}h, n0, half, n3) {0}o = Slice ({0}h, half, n8, n3)
+    {0}n = Neg ({0}o) {0}z = Concat <axis: int = -1> ({0}n, {0}e)
+    {0}a = Mul ({0}h, cos2) {0}b = Mul ({0}z, sin2) {0}5 = Add ({0}a, {0}b)
+    """
+#: The same of the first four dimensions, by the first two angles; the others stay.
+PARTIAL = """
+    {0}f = Slice ({0}h, n0, half, n3) {0}r = Slice ({0}h, half, n8, n3)
+    {0}e = Slice ({0}f, n0, n2, n3) {0}o = Slice ({0}f, n2, half, n3)
+    {0}n = Neg ({0}o) {0}z = Concat <axis: int = -1> ({0}n, {0}e)
+    {0}a = Mul ({0}f, cos3) {0}b = Mul ({0}z, sin3) {0}t = Add ({0}a, {0}b)
+    {0}5 = Concat <axis: int = -1> ({0}t, {0}r)
+    """
+FEWER = """
+    few = Slice (angle, n0, n2, minus) fewer = Concat <axis: int = -1> (few, few)
+    c3 = Cos (fewer) s3 = Sin (fewer)
+    cos3 = Unsqueeze (c3, n1) sin3 = Unsqueeze (s3, n1)
+    """
 ATTEND = """
     a = Attention <is_causal: int = 1> ({q}, {k}, {v})
     t = Transpose <perm: ints = [0, 2, 1, 3]> (a)
@@ -99,7 +123,14 @@ def inputs() -> dict[str, np.ndarray]:
 
 def turned(kind: str) -> str:
     rotations = kind.format("q") + kind.format("k")
-    return ANGLES + projected(*"qkv") + rotations + ATTEND.format(q="q5", k="k5", v="vh")
+    return (
+        ANGLES
+        + TWICE
+        + FEWER
+        + projected(*"qkv")
+        + rotations
+        + ATTEND.format(q="q5", k="k5", v="vh")
+    )
 
 
 def error(nodes: str, weights: dict[str, np.ndarray] | None = None) -> float:
@@ -107,12 +138,20 @@ def error(nodes: str, weights: dict[str, np.ndarray] | None = None) -> float:
 
 
 @pytest.mark.parametrize(
-    ("kind", "interleaved", "moved"),
-    [(INTERLEAVED, 1, False), (GATHERED, 1, False), (MIRRORED, 0, True)],
+    ("kind", "width", "interleaved", "moved"),
+    [
+        (HALVES, 8, 0, False),
+        (PARTIAL, 4, 0, False),
+        (INTERLEAVED, 8, 1, False),
+        (GATHERED, 8, 1, False),
+        (MIRRORED, 8, 0, True),
+    ],
 )
-def test_rotation_however_it_is_spelled(kind: str, interleaved: int, moved: bool) -> None:
+def test_rotation_however_it_is_spelled(
+    kind: str, width: int, interleaved: int, moved: bool
+) -> None:
     text, _ = after(model(turned(kind)), *STEPS)
-    options = f"num_heads = 2, rotary_embedding_dim = 8, interleaved = {interleaved}"
+    options = f"num_heads = 2, rotary_embedding_dim = {width}, interleaved = {interleaved}"
     assert text.count(f"RotaryEmbedding <{options}>") == 2
     assert text.count("Reshape") == text.count("Transpose") == text.count("Slice") == 0
     assert text.count("Cos (") == text.count("Sin (") == 1, "once for q and k"

@@ -14,7 +14,6 @@ from optc.passes.kv_cache import allocate_kv as module
 from optc.passes.kv_cache.allocate_kv import AllocateKV, twice
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.pipeline.pipeline import Pipeline
-from optc.pipeline.work import Work
 from tests.support import dense_models
 from tests.support.letters import letters_folder
 from tests.support.models import Dense, dense_model
@@ -88,7 +87,6 @@ def test_where_nothing_is_to_choose_nothing_is_measured(
 ) -> None:
     model = dense_model(SHAPE)
     passes = (allocate(int8_share=0.5), cache)
-    assert passes[0].work(model, passes[1:]) == Work()
     (record, _) = Pipeline(passes).run(model)
     assert measured == []
     assert record.report.settled == {}
@@ -111,11 +109,9 @@ def test_in_large_models_layers_stand_for_their_neighbours(
     assert [row["measured"] for row in first.report.facts["layers"]].count(True) < 4
 
 
-def test_a_prediction_counts_each_layer() -> None:
-    model = dense_model(SHAPE)
-    one = allocate(int8_share=0.25)
-    assert one.work(model, (INT4,)).float32 > 0
-    assert one.working_bytes(model) > 0
+def test_memory_is_that_of_variants_side_by_side() -> None:
+    one, two = (dense_model(Dense(windows=(0,) * layers)) for layers in (1, 2))
+    assert 0 < allocate().working_bytes(one) < allocate().working_bytes(two)
 
 
 def test_windows_are_read_twice() -> None:

@@ -18,8 +18,8 @@ from optc.backends.tvm.kernels.matmul.activations import quantized_rows
 from optc.backends.tvm.kernels.matmul.int_tiles import int_work
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul.rooms import RoomsAsTaken
+from optc.backends.tvm.kernels.matmul.schedule import Schedule, default_schedule
 from optc.backends.tvm.kernels.matmul.tiles import Operand, argument, building
-from optc.backends.tvm.tuning.schedule import Schedule, default_schedule
 
 #: Blocks of a matmul whose tasks are whole blocks: those of all experts together are many.
 MANY_BLOCKS = 2

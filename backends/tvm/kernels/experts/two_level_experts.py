@@ -18,8 +18,8 @@ from optc.backends.tvm.kernels.experts.spans import (
 from optc.backends.tvm.kernels.matmul.activations import quantized_rows
 from optc.backends.tvm.kernels.matmul.matmul_two_level import TwoLevelMatmul, two_level_work
 from optc.backends.tvm.kernels.matmul.rooms import RoomsAsTaken
+from optc.backends.tvm.kernels.matmul.schedule import Schedule, two_level_schedule
 from optc.backends.tvm.kernels.matmul.tiles import Operand, argument, building
-from optc.backends.tvm.tuning.schedule import Schedule, two_level_schedule
 
 
 @dataclass(frozen=True)

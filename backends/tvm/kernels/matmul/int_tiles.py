@@ -252,7 +252,7 @@ def int_work(
 ) -> Work:
     """What the kernel does with its operands."""
     schedule = config.schedule_on(isa)
-    values = PackedValues(weights["w"], config.bits, isa, bool(schedule.fetch))
+    values = PackedValues(weights["w"], config.bits, isa)
     products: Products
     if sums_are_short(config.bits, isa):
         products = ShortSums(values, config.group_size, isa, x.q, x.sums)

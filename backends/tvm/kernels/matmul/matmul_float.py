@@ -19,6 +19,7 @@ from tvm.tirx.script.builder import ir as tir
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul.bf16_rows import rounded
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Place, fetch_ahead
+from optc.backends.tvm.kernels.matmul.schedule import Schedule
 from optc.backends.tvm.kernels.matmul.tasks import Work, emit_tiles
 from optc.backends.tvm.kernels.matmul.tiles import (
     Operand,
@@ -32,7 +33,6 @@ from optc.backends.tvm.kernels.matmul.tiles import (
     round_up,
     store_tile,
 )
-from optc.backends.tvm.tuning.schedule import Schedule
 from optc.errors import UnsupportedError
 
 #: Rows of the tallest tile where memory bounds, with 32 registers: one or two of its 28 sums leave

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panels
+from optc.backends.tvm.kernels.matmul.schedule import Schedule, default_schedule
 from optc.backends.tvm.kernels.matmul.tiles import (
     Operand,
     round_up,
 )
-from optc.backends.tvm.tuning.schedule import Schedule, default_schedule
 from optc.errors import UnsupportedError
 
 #: Activations whose sum is one value of xsum; K is padded to a multiple.

@@ -19,11 +19,11 @@ from optc.backends.tvm.kernels.matmul.int_tiles import IntTiles
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panels, Place
 from optc.backends.tvm.kernels.matmul.products import Dots
+from optc.backends.tvm.kernels.matmul.schedule import Schedule, two_level_schedule
 from optc.backends.tvm.kernels.matmul.sparse_values import BYTES, Expanded, SparseValues, expand
 from optc.backends.tvm.kernels.matmul.tasks import Tall, TileEmitter, Work, emit_tiles
 from optc.backends.tvm.kernels.matmul.tiles import argument, building
 from optc.backends.tvm.kernels.matmul.weights import Weights
-from optc.backends.tvm.tuning.schedule import Schedule, two_level_schedule
 from optc.backends.tvm.weights.sparse_packing import SEGMENT, STEP, VECTORS, segments
 from optc.errors import UnsupportedError
 
@@ -108,7 +108,6 @@ def sparse_matmul(config: SparseMatmul, isa: Isa) -> Any:
             argument("mask", (dense.blocks, kp // STEP, VECTORS), "uint64"),
             argument("starts", (dense.blocks, segments(config.k), VECTORS), "int64"),
             argument("values", (tir.int64(),), "uint8"),
-            bool(schedule.fetch),
         )
         others = {name: operand for name, operand in dense.weights.items() if name != "w"}
         weights = {name: argument(name, *operand) for name, operand in others.items()}

@@ -28,6 +28,7 @@ from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panels, Place
 from optc.backends.tvm.kernels.matmul.products import Dots, Products
 from optc.backends.tvm.kernels.matmul.rooms import Rooms
+from optc.backends.tvm.kernels.matmul.schedule import Schedule, two_level_schedule
 from optc.backends.tvm.kernels.matmul.short_sums import FOURS, ShortSums, sums_are_short
 from optc.backends.tvm.kernels.matmul.tasks import Tall, TileEmitter, Work, emit_tiles
 from optc.backends.tvm.kernels.matmul.tiles import (
@@ -40,7 +41,6 @@ from optc.backends.tvm.kernels.matmul.tiles import (
 )
 from optc.backends.tvm.kernels.matmul.two_level_weights import InRegisters, Unpacked, unpack
 from optc.backends.tvm.kernels.matmul.weights import UNITS, GroupScales, PackedValues
-from optc.backends.tvm.tuning.schedule import Schedule, two_level_schedule
 from optc.errors import UnsupportedError
 
 #: Rows of the tallest tile with 64 columns that unpacks in registers: each column has a scale and
@@ -161,11 +161,10 @@ def two_level_work(
     """What the kernel does with its operands."""
     rooms = rooms or Rooms()
     kp, schedule = config.k_padded, config.schedule_on(isa)
-    fetch = bool(schedule.fetch)
-    values = PackedValues(weights["w"], config.bits, isa, fetch)
+    values = PackedValues(weights["w"], config.bits, isa)
     unit = UNITS[config.bits]
     ahead = max(1, SCALES_AHEAD * unit.channels // unit.rows // config.group_size)
-    scales = GroupScales(weights["wg"], isa, ahead if fetch else 0)
+    scales = GroupScales(weights["wg"], isa, ahead)
 
     def tiles(products: Products, wide: int, columns: int = BLOCK) -> TileEmitter:
         plain = replace(config.unpacked, schedule=replace(schedule, wide=wide))

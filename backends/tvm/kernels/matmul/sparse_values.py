@@ -27,13 +27,11 @@ class SparseValues:
         mask: u64 [B, Kp / 4, 4].
         starts: i64 [B, S, 4].
         values: u8 [V], weight + 128.
-        fetch: Whether values are fetched ahead.
     """
 
     mask: Any
     starts: Any
     values: Any
-    fetch: bool
 
     def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
         """Step by step: load what comes next of each stream, and spread it among zeros."""
@@ -65,8 +63,7 @@ class SparseValues:
         vector = tir.bind(expanded)
         number = tir.call_llvm_pure_intrin("uint64", "llvm.ctpop", mask)
         tir.buffer_store(position, start + tir.cast(number, "int64"), [0])
-        if self.fetch:
-            fetch_bytes(self.values, start + tir.int64(AHEAD))
+        fetch_bytes(self.values, start + tir.int64(AHEAD))
         return vector
 
 

@@ -16,8 +16,14 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.matmul.places import BLOCK, PACE, Panel, Panels, Place
 from optc.backends.tvm.kernels.matmul.rooms import Rooms
+from optc.backends.tvm.kernels.matmul.schedule import (
+    CHUNK_ROWS,
+    FETCHERS,
+    FEW_ROWS,
+    MAX_TILE_ROWS,
+    Schedule,
+)
 from optc.backends.tvm.kernels.matmul.tiles import round_up, variable
-from optc.backends.tvm.tuning.schedule import FEW_ROWS, MAX_TILE_ROWS, Schedule
 
 #: Weights up to which a parallel region (about 1 us) costs more than it saves at a few rows.
 SERIAL_WEIGHTS = 1 << 15
@@ -133,13 +139,13 @@ def _few(work: Work, most: int | None) -> None:
         with tir.Then():
             _tasks(work, lone)
         with tir.Else():
-            _several(work, _Cut(1, _heights(tallest, tallest, most), work.schedule.fetch))
+            _several(work, _Cut(1, _heights(tallest, tallest, most), FETCHERS))
 
 
 def _many(work: Work) -> None:
     """More than FEW_ROWS rows."""
     schedule, tall = work.schedule, work.tall
-    cut = _Cut(1 + schedule.halves, _heights(schedule.many, FEW_ROWS), schedule.fetch)
+    cut = _Cut(1 + schedule.halves, _heights(schedule.many, FEW_ROWS), FETCHERS)
     if work.prepare is None:
         _several(work, cut)
         return
@@ -164,8 +170,7 @@ def _several(work: Work, cut: _Cut) -> None:
         with tir.Then():
             _tasks(work, replace(cut, panels=work.short))
         with tir.Else():
-            fetch = None if work.schedule.fetch else 0
-            _tasks(work, replace(cut, panels=work.panels, fetch=fetch))
+            _tasks(work, replace(cut, panels=work.panels, fetch=None))
 
 
 def _tasks(work: Work, cut: _Cut) -> None:
@@ -173,13 +178,12 @@ def _tasks(work: Work, cut: _Cut) -> None:
     if work.span is not None:
         _cover(work, cut, work.span)
         return
-    rows, schedule, panels = work.rows, work.schedule, cut.panels
+    rows, panels = work.rows, cut.panels
     loop = tir.parallel if work.n * work.k > SERIAL_WEIGHTS else tir.serial
     width, count = BLOCK // cut.parts, round_up(work.n, BLOCK) // BLOCK * cut.parts
     chunks: Any = 1
     if count < TASKS:
-        least = max(schedule.chunk_rows, FEW_ROWS + 1, schedule.few + 1)  # heights cover them
-        chunks = tir.bind(tir.max(1, tir.min(rows // least, -(-TASKS // count))))
+        chunks = tir.bind(tir.max(1, tir.min(rows // CHUNK_ROWS, -(-TASKS // count))))
     if panels and not panels.whole:
         chunks = tir.bind(tir.max(chunks, (rows + (panels.rows - 1)) // panels.rows))
     with loop(count * chunks) as index:

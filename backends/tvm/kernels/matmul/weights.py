@@ -68,7 +68,7 @@ class PackedValues:
     w: Any
     bits: int
     isa: Isa
-    fetch: bool
+    fetch: bool = True
 
     @property
     def units(self) -> int:

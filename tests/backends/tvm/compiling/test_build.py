@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import filecmp
 import importlib.util
-import json
 import os
 import shutil
 import subprocess
@@ -27,9 +26,6 @@ from optc.backends.tvm.compiling import link as link_module
 from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.lowering.lower_model import lower_model
 from optc.backends.tvm.program import Tensor
-from optc.backends.tvm.tuning import tuned
-from optc.backends.tvm.tuning.schedule import Schedule, Workload
-from optc.backends.tvm.tuning.schedule_files import write_schedules
 from optc.backends.tvm.weights import unpacking
 from optc.backends.tvm.weights.weights_file import (
     Chunk,
@@ -60,7 +56,7 @@ SMALL = Dense(hidden=16, heads=2, kv_heads=1, head_dim=8, inner=16, vocab=32, wi
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """`SMALL` in int8, with default schedules."""
+    """`SMALL` in int8."""
     return build_once(tmp_path_factory, "engine-small", INT8, "x86-64-v3", SMALL)
 
 
@@ -131,34 +127,6 @@ def test_another_process_builds_the_same_below_its_prediction_of_memory_and_near
     for name in small.build.files:
         assert filecmp.cmp(small.folder / name, other / name, shallow=False), name
     assert b"longer-name-b" not in (other / "engine.so").read_bytes()
-
-
-def test_a_file_of_schedules_is_used_and_recorded(tmp_path: Path, small: Engine) -> None:
-    file, own = tmp_path / "schedules.json", tmp_path / "scheduled"
-    own.mkdir()
-    workload = Workload("int_matmul", "avx2", 16, 16, 8, 0, False)
-    write_schedules(file, {workload: Schedule(1, 2, 1, fetch=0)})
-    options = replace(OPTIONS, schedules=file)
-    target = parse_target("x86-64-v3")
-    scheduled = BACKEND.build(model_after(INT8, SMALL), target, own, options)
-    assert small.build.backend_data["schedules"] == []
-    assert scheduled.backend_data["schedules"] == json.loads(file.read_text())["schedules"]
-    assert not filecmp.cmp(small.folder / "engine.so", own / "engine.so", shallow=False)
-
-
-def test_shapes_that_tuning_did_not_reach_are_a_warning_and_keep_their_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: Engine
-) -> None:
-    monkeypatch.setattr(tuned, "_measure_in_child", lambda workloads, isa: [])
-    options = replace(OPTIONS, tune=True, schedules=tmp_path / "schedules.json")
-    target = parse_target("x86-64-v3")
-    made = BACKEND.build(model_after(INT8, SMALL), target, tmp_path, options)
-    assert made.backend_data == small.build.backend_data
-    assert filecmp.cmp(small.folder / "engine.so", tmp_path / "engine.so", shallow=False)
-    (warning,) = made.warnings
-    count = made.report["tuning"]["unmeasured"]
-    assert count > 0
-    assert warning.startswith(f"no time to measure schedules of {count} matmul shapes")
 
 
 def test_packed_weights_are_the_quantized_ones(small: Engine) -> None:

@@ -35,15 +35,6 @@ REPORT_KEYS = {
 }
 
 
-def test_tuning_and_its_file_reach_the_backend(
-    compile_tiny: Optc, stub: StubBackend, tmp_path: Path
-) -> None:
-    file = tmp_path / "schedules.json"  # with --tune it need not be there
-    assert compile_tiny("--tune", "--schedules", file).code == 0
-    _, options = stub.built[-1]
-    assert (options.tune, options.schedules) == (True, file)
-
-
 def test_json_has_the_promised_keys_and_the_artifact_opens(
     compile_tiny: Optc, tmp_path: Path
 ) -> None:
@@ -178,7 +169,6 @@ def test_a_disk_that_is_too_small_is_refused_before_the_build(
             "--max-ram: 'lots' is not a size (write a size such as 2GiB; K, M, G are",
         ),
         (["--eval-text", "absent.txt"], "--eval-text: no such file: absent.txt"),
-        (["--schedules", "absent.json"], "--schedules: no such file: absent.json"),
         (["--calibration", "absent.txt"], "--calibration: no such file: absent.txt"),
         (["--adapters", "max=0"], "pass adapters: max=0 is not possible (from 1 to 256)"),
         (["--adapters", "rank=257"], "pass adapters: rank=257 is not possible (from 1 to 256)"),

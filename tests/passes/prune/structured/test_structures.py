@@ -20,7 +20,7 @@ from tests.support.dense_models import dense_model
 from tests.support.letters import letters_folder
 from tests.support.pipelines import pipeline_of
 
-STRUCTURED = ("prune-depth", "prune-residual", "prune-heads", "prune-width")
+STRUCTURED = ("prune-depth", "prune-heads", "prune-width")
 
 
 @pytest.mark.parametrize("name", STRUCTURED)
@@ -37,7 +37,7 @@ def test_a_second_one_of_the_same_kind_is_refused(name: str) -> None:
 
 
 def test_depth_comes_first_and_heads_and_width_in_any_order() -> None:
-    pipeline_of("canonicalize,prune-depth,prune-residual,prune-heads,prune-width,fuse-qkv,kv-cache")
+    pipeline_of("canonicalize,prune-depth,prune-heads,prune-width,fuse-qkv,kv-cache")
     pipeline_of("canonicalize,prune-width,prune-heads,propagate-errors,quantize-weights")
     with pytest.raises(InputError, match="prune-depth must come before prune-width"):
         pipeline_of("canonicalize,prune-width,prune-depth")

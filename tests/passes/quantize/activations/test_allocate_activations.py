@@ -15,7 +15,6 @@ from optc.passes.quantize.activations.allocate_activations import AllocateActiva
 from optc.passes.quantize.budget.groups import groups_of
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline.pipeline import Pipeline
-from optc.pipeline.work import Work
 
 QUANTIZE = QuantizeWeights()
 WHERE = "pass allocate-activations"
@@ -123,19 +122,10 @@ def test_of_large_models_few_layers_are_measured(
     assert [row["kl"] for row in rows[4:8]] == [row["kl"] for row in rows[:4]]
 
 
-def test_what_is_not_measured_takes_no_time_and_memory(model: ir.Model, folder: Path) -> None:
+def test_what_is_not_measured_takes_no_memory(model: ir.Model, folder: Path) -> None:
     for budget in (1.0, 2.0):
-        one = allocate(folder, budget=budget)
-        assert (one.working_bytes(model), one.work(model, [QUANTIZE])) == (0, Work())
-    one = allocate(folder, budget=1.5)
-    named = QuantizeWeights(activation_bits=16, activation_layers=("*",))
-    assert one.work(model, [named]) == Work()
-    work = one.work(model, [QUANTIZE])
-    weights = sum(group.weights for group in groups_of(model, head=True))
-    # nine inputs and the whole, over 4 windows, half of the model each
-    assert work.float32 == pytest.approx(10 * 4 * 48 * weights / 2)
-    assert work.steps > 0
-    assert one.working_bytes(model) > 4 * 48 * 64 * 4 * 10
+        assert allocate(folder, budget=budget).working_bytes(model) == 0
+    assert allocate(folder, budget=1.5).working_bytes(model) > 4 * 48 * 64 * 4 * 10
 
 
 def test_without_quantize_weights_it_says_what_is_missing(model: ir.Model, folder: Path) -> None:

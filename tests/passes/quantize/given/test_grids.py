@@ -254,15 +254,6 @@ def decoder_on_a_grid(scheme: Scheme) -> ir.Model:
     return made
 
 
-def test_layers_that_stay_are_predicted_to_take_little_time() -> None:
-    later = [QuantizeWeights(bits=8)]
-    short, long = PropagateErrors(windows=4), PropagateErrors(windows=64)
-    kept, rounded = decoder_on_a_grid(Scheme(4, 0, True)), dense_model(Dense())
-    assert long.work(kept, later) == short.work(kept, later)
-    assert long.work(kept, later).float32 > 0
-    assert long.work(rounded, later) != short.work(rounded, later)
-
-
 def test_the_heads_hessian_is_that_of_what_it_reads() -> None:
     made = decoder_on_a_grid(CHANNEL)
     head = head_of(made)

@@ -24,7 +24,6 @@ PIPELINES: dict[str, list[Any]] = {
     "smooth": ["calibrate", {"smooth": {"method": "smoothquant"}}, outliers.INT8],
     "gptq": ["rotate-activations", "propagate-errors", outliers.INT4],
     "keys": ["balance-keys", outliers.INT4],
-    "width": ["prune-residual", outliers.INT8],
 }
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels.matmul.matmul_sparse import SparseMatmul, sparse_matmul
-from optc.backends.tvm.tuning.schedule import Schedule
+from optc.backends.tvm.kernels.matmul.schedule import Schedule
 from optc.backends.tvm.weights.packing import pack_columns
 from optc.backends.tvm.weights.sparse_packing import SLACK, count_nonzeros, pack_sparse, starts
 from optc.errors import UnsupportedError
@@ -127,7 +127,7 @@ def test_many_rows_split_among_threads_have_the_same_bits_as_one_thread() -> Non
 
 @pytest.mark.parametrize(
     "schedule",
-    [Schedule(1, 2, fetch=0, chunk_rows=1), Schedule(3, 7, 5, True, 2, 7)],
+    [Schedule(1, 2), Schedule(3, 7, 5, halves=True)],
     ids=lambda schedule: f"few{schedule.few}",
 )
 def test_a_schedule_changes_no_bit(schedule: Schedule) -> None:

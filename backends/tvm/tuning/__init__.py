@@ -1,1 +1,0 @@
-"""Schedules of kernels: files, lookup, and the choice among measured candidates."""
