@@ -63,10 +63,10 @@ class OutputFigures:
         a, b = ours.reshape(shape), theirs.reshape(shape)
         if a.shape[1] < 2:
             return
-        finite = (np.isfinite(a) & np.isfinite(b)).all(axis=1)
-        if not finite.any():
+        rows = (np.isfinite(a) & np.isfinite(b)).all(axis=1)
+        if not rows.any():
             return
-        a, b = a[finite], b[finite]
+        a, b = a[rows], b[rows]
         norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
         products = (a * b).sum(axis=1)
         equal = (a == b).all(axis=1)  # rows of zeros have no direction
