@@ -218,8 +218,8 @@ TALK = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "c
 
 def talking(folder: Path, template: str) -> TokenizerEntry:
     """The small tokenizer with a template, as files of an artifact."""
-    folder.mkdir()
-    small_tokenizer().save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer").mkdir(parents=True)
+    small_tokenizer().save(str(folder / "tokenizer/tokenizer.json"))
     (folder / "t.jinja").write_text(template)
     return TokenizerEntry(("tokenizer/tokenizer.json",), None, (3,), False, chat_template="t.jinja")
 
