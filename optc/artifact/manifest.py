@@ -271,8 +271,9 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                     f"the engine {engine.name[:80]!r} has the interface {found!r}, where the task "
                     f"{self.task.name[:80]!r} has {expected!r}"
                 )
+        measures = self.task.by_name
         for gate in self.gates:
-            if gate.name not in self.task.by_name:
+            if gate.name not in measures:
                 raise ValueError(f"the gate {gate.name[:80]!r} is no measure of its task")
 
     @property

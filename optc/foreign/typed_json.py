@@ -30,6 +30,8 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 #: sha256 in hex.
 Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
+#: Characters of a problem that are shown: msgspec repeats values and keys, however long they are.
+_SHOWN = 200
 _MESSAGE = re.compile(r"(.*) - at (`key` in )?`\$([^`]*)`", re.DOTALL)
 _PATTERN = re.compile(r"`str` matching regex '\\\\A(.*)\\\\Z'")
 
@@ -69,7 +71,7 @@ def _parts(text: str) -> tuple[str, str]:
     found = _MESSAGE.fullmatch(text)
     problem, of_key, path = found.groups() if found else (text, None, "")
     problem = _PATTERN.sub(_matching, problem).replace("`", "'")
-    problem = problem[:1].lower() + problem[1:]
+    problem = problem[:1].lower() + problem[1:_SHOWN]
     return f"{problem} as its key" if of_key else problem, path.removeprefix(".")
 
 

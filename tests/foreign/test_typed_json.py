@@ -42,6 +42,12 @@ class Outer(Struct, forbid_unknown_fields=True):
     keys: dict[Annotated[str, exactly("k")], Count] = {}
 
 
+def test_long_values_are_cut() -> None:
+    with pytest.raises(ArtifactError) as caught:
+        typed({"x" * 10_000: 1}, Outer, "m")
+    assert len(caught.value.message) == 200
+
+
 def test_numbers_fit_into_those_of_engines_and_files() -> None:
     """Engines count in int32; sizes and offsets of files are int64."""
     assert np.iinfo(np.int32).max == MAX_COUNT
