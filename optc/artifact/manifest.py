@@ -264,7 +264,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         for engine in self.engines:
             expected, found = self.task.roles.get(engine.role), type_of(engine.interface)
             if expected is None:
-                known = ", ".join(self.task.roles)
+                known = ", ".join(sorted(self.task.roles))
                 raise ValueError(f"the role {engine.role[:80]!r} is none of {known}")
             if expected != found:
                 raise ValueError(
