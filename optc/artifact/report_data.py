@@ -138,11 +138,10 @@ class DivergenceOf(Struct, frozen=True):
     kl_distribution: DistributionData | None = None
 
 
-class EvaluationData(DivergenceOf, frozen=True):
-    """Figures of an engine, and of the model that it was lowered to."""
+class EvaluationData(ContextsOf, frozen=True):
+    """Figures of an engine, and of the model that it was lowered to: what commands show."""
 
-    worst_contexts: tuple[ContextData, ...] = ()
-    answers: AnswersData | None = None
+    kl_distribution: DistributionData | None = None
     lowered: EvaluationData | None = field(default=None, name="lowered-onnx")
 
 
@@ -195,19 +194,20 @@ class EngineSizes(Struct, frozen=True):
     weight_bytes: Size | None = None
 
 
+class SizesData(Struct, frozen=True):
+    """What artifacts are compared by beside gates."""
+
+    storage: StorageData | None = None
+    engines: tuple[EngineSizes, ...] = ()
+    seconds: float | None = None
+    peak_anon_bytes: float | None = None
+
+
 class ReportData(Struct, frozen=True):
-    """What commands show of a report."""
+    """What a reader checks: the parts that several commands show. Pages check their own parts."""
 
     passes: tuple[PassData, ...] = ()
     gates: tuple[GateData, ...] = ()
     evaluation: dict[str, EvaluationData] = {}
     tensors: tuple[TensorKind, ...] = ()
     verified: tuple[dict[str, Any], ...] = ()
-    stages: dict[str, float | None] | None = None
-    seconds: float | None = None
-    peak_anon_bytes: Size | None = None
-    warnings: tuple[str, ...] | None = None
-    storage: StorageData | None = None
-    engines: tuple[EngineSizes, ...] = ()
-    bisect: BisectData | None = None
-    ladder: LadderData | None = None

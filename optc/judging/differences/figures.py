@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from optc.artifact.report_data import ReportData
+from optc.artifact.report_data import SizesData
 from optc.foreign.typed_json import typed
 from optc.judging.differences.subject import Subject
 from optc.judging.verdicts import Figures, side_by_side
@@ -75,8 +75,8 @@ def _compile(subject: Subject) -> Iterator[tuple[str, str, float | None]]:
             yield metric, "", getattr(report, metric)
 
 
-def _data(subject: Subject) -> ReportData:
-    return typed(subject.report, ReportData, subject.name)
+def _data(subject: Subject) -> SizesData:
+    return typed(subject.report, SizesData, subject.name)
 
 
 def _gates(subject: Subject) -> Iterator[tuple[str, str, float | None]]:
