@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from optc.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:  # backends bring NumPy, which takes longer than most commands
+    from importlib.metadata import EntryPoints, SelectableGroups
     from importlib.resources.abc import Traversable
 
     from optc.backend import Backend
@@ -22,9 +23,20 @@ if TYPE_CHECKING:  # backends bring NumPy, which takes longer than most commands
 
 
 @cache
+def _installed() -> EntryPoints | SelectableGroups:
+    """Every entry point of this environment, whose metadata are read once."""
+    return entry_points()
+
+
+def _points(group: str) -> list[EntryPoint]:
+    """The entry points of a group, sorted by name."""
+    return sorted(_installed().select(group=group), key=lambda point: point.name)
+
+
+@cache
 def backend_names() -> tuple[str, ...]:
     """Names of all installed backends."""
-    return tuple(sorted(point.name for point in entry_points(group="optc.backends")))
+    return tuple(point.name for point in _points("optc.backends"))
 
 
 @cache
@@ -35,7 +47,7 @@ def backend(name: str) -> Backend:
         InputError: No such backend; the message lists those that exist.
         UnavailableError: It is of another package, which cannot be imported.
     """
-    for point in entry_points(group="optc.backends"):
+    for point in _points("optc.backends"):
         if point.name == name:
             loaded: Backend = load_point(point)
             return loaded
@@ -46,16 +58,21 @@ def backend(name: str) -> Backend:
 
 @cache
 def tasks() -> dict[str, Task]:
-    """All installed tasks by name."""
-    found: dict[str, Task] = {}
-    for point in sorted(entry_points(group="optc.tasks"), key=lambda point: point.name):
-        found[point.name] = point.load()
-    return found
+    """All installed tasks by name.
+
+    Raises:
+        UnavailableError: One is of another package, which cannot be imported.
+    """
+    return {point.name: load_point(point) for point in _points("optc.tasks")}
 
 
 @cache
 def measures() -> dict[str, Measure]:
-    """The measures of all installed tasks by name: all gates that there are."""
+    """The measures of all installed tasks by name: all gates that there are.
+
+    Raises:
+        InputError: Two tasks have measures of one name whose bounds mean different things.
+    """
     from optc.tasks.task import known_measures
 
     return known_measures(tasks().values())
@@ -65,7 +82,7 @@ def measures() -> dict[str, Measure]:
 def recipe_files() -> dict[str, Traversable]:
     """The shipped recipes' YAML files by name."""
     found: dict[str, Traversable] = {}
-    for point in entry_points(group="optc.recipes"):
+    for point in _points("optc.recipes"):
         for entry in files(point.value).iterdir():
             if entry.name.endswith(".yaml"):
                 found[entry.name.removesuffix(".yaml")] = entry

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import onnx_ir as ir
-from msgspec import to_builtins
-from msgspec.structs import replace
+from msgspec import structs, to_builtins
 
 from optc.artifact.spec_digest import spec_digest
 from optc.backend import BuildOptions, EngineBuild, slot_engine_spec
@@ -98,10 +98,12 @@ def engine_spec(model: ir.Model, options: BuildOptions) -> StepInterface:
 def paged_spec(model: ir.Model, options: BuildOptions) -> StepInterface:
     """Limits and KV of an engine over pages: the groups and windows of the ragged step."""
     kv = EngineForm.of(model).kv
-    return replace(
-        slot_engine_spec(model, options, kv.layers),
+    slots = slot_engine_spec(model, options, [replace(one, group=0) for one in kv.layers])
+    return structs.replace(
+        slots,
         block_multiple=PAGE_MULTIPLE,
         groups=kv.groups,
+        layers=kv.layers,
         kv_layout="paged",
     )
 

@@ -10,14 +10,14 @@ from msgspec import Meta, Struct
 from optc.artifact import EngineEntry
 from optc.artifact.files import EngineFiles
 from optc.backends.onnxruntime.providers import CPU, CUDA, TENSORRT, device_of
-from optc.foreign.typed_json import typed
+from optc.foreign.typed_json import exactly, typed
 
 MODEL_FILE = "model.onnx"
 WEIGHTS_FILE = "weights.bin"
 #: Metadata of the model: digest of the spec that it was built with (`optc.artifact.spec_digest`).
 SPEC_METADATA = "optc.spec"
 #: Execution providers that engines are built for.
-Provider = Annotated[str, Meta(pattern=rf"\A({CPU}|{CUDA}|{TENSORRT})\Z")]
+Provider = Annotated[str, exactly(CPU, CUDA, TENSORRT)]
 
 
 class EngineData(Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+import msgspec
 
 #: Least, likeliest and largest shape of an input.
 Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -45,26 +45,9 @@ class BuildJob:
 
     def to_json(self) -> str:
         """For the builder's process."""
-        return json.dumps(asdict(self))
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> BuildJob:
         """What `to_json` wrote."""
-        data: dict[str, Any] = json.loads(text)
-        profiles = tuple(
-            Profile(one["name"], {name: _shapes(value) for name, value in one["shapes"].items()})
-            for one in data["profiles"]
-        )
-        return cls(
-            data["model"],
-            data["engine"],
-            data["table"],
-            tuple(data["architectures"]),
-            profiles,
-            data["sparse"],
-        )
-
-
-def _shapes(value: list[list[int]]) -> Shapes:
-    least, likeliest, largest = (tuple(shape) for shape in value)
-    return least, likeliest, largest
+        return msgspec.json.decode(text, type=cls)

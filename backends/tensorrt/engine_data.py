@@ -11,7 +11,7 @@ from optc.artifact.files import EngineFiles
 from optc.backends.tensorrt.header import read_header
 from optc.backends.tensorrt.limits import Limits
 from optc.backends.tensorrt.provider import PACKAGES
-from optc.foreign.typed_json import Positive, typed
+from optc.foreign.typed_json import Positive, exactly, typed
 
 #: The engine's file in its folder.
 ENGINE_FILE = "engine.trt"
@@ -33,7 +33,7 @@ class EngineData(Struct, frozen=True, forbid_unknown_fields=True):
         layers: Which layers the builder chose; for a reader (`optc.backends.tensorrt.report`).
     """
 
-    package: Annotated[str, Meta(pattern=rf"\A({'|'.join(PACKAGES)})\Z")]
+    package: Annotated[str, exactly(*PACKAGES)]
     version: Annotated[str, Meta(pattern=_VERSION)]
     slot_length: Positive
     profiles: Annotated[tuple[Limits, ...], Meta(min_length=1)]

@@ -7,20 +7,33 @@ writes down what it was given: the name, type, shape and sha256 of every tensor.
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 
 import onnx_ir as ir
+from msgspec import Struct, to_builtins
 
 from optc.artifact.files import EngineFiles
-from optc.artifact.jsonio import Fields, pretty_json, read_json
+from optc.artifact.jsonio import pretty_json, read_json
 from optc.backend import StoredTensor
 from optc.errors import UnavailableError
+from optc.foreign.typed_json import Count, Sha256, typed
 
 #: The list's file beside the engine.
 TENSORS_FILE = "tensors.json"
-_KEY = "tensors"
-_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+class _Tensor(Struct, frozen=True):
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: Count
+    sha256: Sha256
+
+
+class _TensorList(Struct, frozen=True):
+    """What the file holds."""
+
+    tensors: list[_Tensor]
 
 
 def write_tensors(model: Path, folder: Path) -> None:
@@ -30,17 +43,10 @@ def write_tensors(model: Path, folder: Path) -> None:
         tensor = value.const_value
         if tensor is None:
             continue
-        data = tensor.tobytes()
-        listed.append(
-            {
-                "name": name,
-                "dtype": tensor.dtype.name.lower(),
-                "shape": list(tensor.shape.numpy()),
-                "bytes": len(data),
-                "sha256": hashlib.sha256(data).hexdigest(),
-            }
-        )
-    (folder / TENSORS_FILE).write_bytes(pretty_json({_KEY: listed}))
+        data, shape = tensor.tobytes(), tuple(tensor.shape.numpy())
+        digest = hashlib.sha256(data).hexdigest()
+        listed.append(_Tensor(name, tensor.dtype.name.lower(), shape, len(data), digest))
+    (folder / TENSORS_FILE).write_bytes(pretty_json(to_builtins(_TensorList(listed))))
 
 
 def read_tensors(listed: bool, files: EngineFiles) -> list[StoredTensor]:
@@ -61,19 +67,8 @@ def read_tensors(listed: bool, files: EngineFiles) -> list[StoredTensor]:
             hint="compile the model again to have one",
         )
     path = files.path(TENSORS_FILE)
-    return [_tensor(one, path) for one in Fields(read_json(path), str(path)).children(_KEY)]
-
-
-def _tensor(fields: Fields, path: Path) -> StoredTensor:
-    sha256 = fields.get("sha256", str)
-    if not _SHA256.fullmatch(sha256):
-        raise fields.error("the key 'sha256' is no digest")
-    return StoredTensor(
-        fields.get("name", str),
-        fields.get("dtype", str),
-        tuple(fields.each("shape", int)),
-        path,
-        0,
-        fields.count("bytes"),
-        sha256,
-    )
+    found = typed(read_json(path), _TensorList, str(path))
+    return [
+        StoredTensor(one.name, one.dtype, one.shape, path, 0, one.bytes, one.sha256)
+        for one in found.tensors
+    ]

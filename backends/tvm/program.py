@@ -11,6 +11,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
+
 #: A dimension: a number, or a symbol such as ``T`` or ``B+1``.
 Dim = int | str
 
@@ -93,15 +95,7 @@ class Program:
     @staticmethod
     def from_json(text: str) -> Program:
         """The program that `to_json` wrote."""
-        data = json.loads(text)
-        functions = tuple(_function(item) for item in data["functions"])
-        return Program(
-            functions,
-            data["bounds"],
-            data["target"],
-            tuple(data["features"]),
-            tuple(data["fingerprint"]),
-        )
+        return msgspec.json.decode(text, type=Program)
 
 
 def kernel_names(program: Program) -> dict[str, str]:
@@ -124,28 +118,3 @@ def replayable(program: Program) -> bool:
     steps = (f for f in program.functions if f.name == "step")
     outputs = (t for f in steps for call in f.calls for t in call.outputs)
     return not any(str(d).split("+")[0] == "P" for t in outputs for d in t.shape)
-
-
-def tensor_from_json(data: dict[str, Any]) -> Tensor:
-    """A tensor from the dict that ``asdict`` gives."""
-    return Tensor(data["name"], data["dtype"], tuple(data["shape"]))
-
-
-def _function(data: dict[str, Any]) -> Function:
-    return Function(
-        data["name"],
-        tuple(tensor_from_json(t) for t in data["arguments"]),
-        tuple(_call(c) for c in data["calls"]),
-        data["result"],
-        tuple(data["more_results"]),
-    )
-
-
-def _call(data: dict[str, Any]) -> Call:
-    return Call(
-        data["kernel"],
-        data["config"],
-        tuple(data["inputs"]),
-        tuple(tensor_from_json(t) for t in data["outputs"]),
-        tuple(data["updated"]),
-    )

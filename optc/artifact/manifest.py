@@ -264,15 +264,16 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         for engine in self.engines:
             expected, found = self.task.roles.get(engine.role), type_of(engine.interface)
             if expected is None:
-                known = ", ".join(self.task.roles)
+                known = ", ".join(sorted(self.task.roles))
                 raise ValueError(f"the role {engine.role[:80]!r} is none of {known}")
             if expected != found:
                 raise ValueError(
                     f"the engine {engine.name[:80]!r} has the interface {found!r}, where the task "
                     f"{self.task.name[:80]!r} has {expected!r}"
                 )
+        measures = self.task.by_name
         for gate in self.gates:
-            if gate.name not in self.task.by_name:
+            if gate.name not in measures:
                 raise ValueError(f"the gate {gate.name[:80]!r} is no measure of its task")
 
     @property

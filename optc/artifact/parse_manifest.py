@@ -27,7 +27,8 @@ def parse_manifest(value: object, where: str) -> Manifest:
     """
     body = typed(value, dict[str, Any], where)
     _check_format(body, where)
-    if typed(body.pop("digest", None), str, f"{where}: digest") != digest_of(body):
+    stated, digest = typed(body.pop("digest", None), str, f"{where}: digest"), digest_of(body)
+    if stated != digest:
         raise ArtifactError(
             "the digest does not match the contents: the manifest was changed or damaged",
             where=where,
@@ -35,7 +36,7 @@ def parse_manifest(value: object, where: str) -> Manifest:
         )
     _check_interfaces(body, where)
     manifest = typed({k: v for k, v in body.items() if k != "format"}, Manifest, where)
-    if manifest.digest != digest_of(body):  # a field left out, or one that types ignore
+    if manifest.digest != digest:  # a field left out, or one that types ignore
         raise ArtifactError("is not in the form that optc writes", where=where, hint=_DAMAGED)
     return manifest
 

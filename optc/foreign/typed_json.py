@@ -30,9 +30,18 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 #: sha256 in hex.
 Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
+#: Characters of a problem that are shown: msgspec repeats values and keys, however long they are.
+_SHOWN = 200
 _MESSAGE = re.compile(r"(.*) - at (`key` in )?`\$([^`]*)`", re.DOTALL)
 _PATTERN = re.compile(r"`str` matching regex '\\\\A(.*)\\\\Z'")
 
+
+def exactly(*texts: str) -> Meta:
+    """One of these texts."""
+    return Meta(pattern=rf"\A({'|'.join(map(re.escape, texts))})\Z")
+
+
+#: What to do about values that no compile of this optc writes.
 NEWER = "the artifact is of a newer optc, or damaged: copy it again or compile the model again"
 
 
@@ -61,6 +70,10 @@ def _parts(text: str) -> tuple[str, str]:
     """The problem and the path in msgspec's message: ``Expected … - at `$.files[0].bytes` ``."""
     found = _MESSAGE.fullmatch(text)
     problem, of_key, path = found.groups() if found else (text, None, "")
-    problem = _PATTERN.sub(lambda m: f"text that matches {m[1]}", problem).replace("`", "'")
-    problem = problem[:1].lower() + problem[1:]
+    problem = _PATTERN.sub(_matching, problem).replace("`", "'")
+    problem = problem[:1].lower() + problem[1:_SHOWN]
     return f"{problem} as its key" if of_key else problem, path.removeprefix(".")
+
+
+def _matching(found: re.Match[str]) -> str:
+    return "text that matches " + re.sub(r"\\\\(.)", r"\1", found[1])

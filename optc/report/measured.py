@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from optc.artifact.jsonio import Fields
+from msgspec import Meta, Struct, field
+
 from optc.errors import ArtifactError
+from optc.foreign.typed_json import NEWER, Count, Positive, typed
 from optc.report.numbers import SPACE, TIMES
+
+_Amount = Annotated[float, Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -19,17 +23,16 @@ class Ceilings:
     peaks: dict[str, float]
 
 
-@dataclass(frozen=True)
-class KernelTime:
+class KernelTime(Struct, frozen=True):
     """All calls of a kernel in a step, as docs/bench.md says."""
 
     name: str
     shape: str
-    calls: int
-    ms: float
-    bytes: float
-    ops: float
-    roof_ms: float
+    calls: Count
+    ms: _Amount
+    bytes: _Amount
+    ops: _Amount
+    roof_ms: _Amount
 
     @property
     def label(self) -> str:
@@ -37,17 +40,16 @@ class KernelTime:
         return f"{self.name} {self.shape}".strip()
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """A profiled step, as docs/bench.md says."""
 
     phase: str
-    sequences: int
-    rows: int
-    context: int
-    ms: float
-    kernel_ms: float
-    roof_ms: float
+    sequences: Positive
+    rows: Positive
+    context: Count
+    ms: Annotated[float, Meta(gt=0)] = field(name="step_ms")
+    kernel_ms: _Amount
+    roof_ms: _Amount
     kernels: tuple[KernelTime, ...]
 
     @property
@@ -93,6 +95,23 @@ class Measured:
     steps: tuple[Step, ...]
 
 
+class _Best(Struct, frozen=True):
+    best: Annotated[float, Meta(gt=0)]
+
+
+class _Engine(Struct, frozen=True):
+    name: str
+
+
+class _Benchmark(Struct, frozen=True):
+    """What is read of ``optc bench --json``."""
+
+    engine: _Engine | None = None
+    target: str | None = None
+    ceilings: dict[str, Any] | None = None
+    profile: tuple[Step, ...] = ()
+
+
 def read_measured(value: Mapping[str, Any], where: str) -> Measured:
     """A benchmark from the JSON object of ``optc bench --json``.
 
@@ -103,64 +122,21 @@ def read_measured(value: Mapping[str, Any], where: str) -> Measured:
     Raises:
         ArtifactError: It is something else.
     """
-    f = Fields(value, where)
-    engine = f.child("engine").get("name", str) if f.optional("engine", dict) else ""
-    ceilings = f.child("ceilings") if f.optional("ceilings", dict) else None
-    steps = f.children("profile") if "profile" in f.values else []
+    found = typed(value, _Benchmark, where)
     return Measured(
-        engine,
-        f.optional("target", str) or "",
-        None if ceilings is None else _ceilings(ceilings),
-        tuple(_step(step) for step in steps),
+        "" if found.engine is None else found.engine.name,
+        found.target or "",
+        None if found.ceilings is None else _ceilings(found.ceilings, f"{where}: ceilings"),
+        found.profile,
     )
 
 
-def _ceilings(f: Fields) -> Ceilings:
-    read = _positive(f.child("read_gb_per_s"), "best")
-    suffix = "_gop_per_s"
-    names = [key for key in f.values if key.endswith(suffix)]
-    peaks = {name.removesuffix(suffix): _positive(f.child(name), "best") for name in names}
-    if not peaks:
-        raise f.error("there is no peak of arithmetic")
-    return Ceilings(read, peaks)
-
-
-def _step(f: Fields) -> Step:
-    kernels = tuple(_kernel(kernel) for kernel in f.children("kernels"))
-    return Step(
-        f.get("phase", str),
-        f.count("sequences", 1),
-        f.count("rows", 1),
-        f.count("context"),
-        _positive(f, "step_ms"),
-        _amount(f, "kernel_ms"),
-        _amount(f, "roof_ms"),
-        kernels,
-    )
-
-
-def _kernel(f: Fields) -> KernelTime:
-    return KernelTime(
-        f.get("name", str),
-        f.get("shape", str),
-        f.count("calls"),
-        *(_amount(f, key) for key in ("ms", "bytes", "ops", "roof_ms")),
-    )
-
-
-def _amount(f: Fields, key: str) -> float:
-    value = f.number(key)
-    if value is None or value < 0:
-        raise _wrong(f, key, value)
-    return value
-
-
-def _positive(f: Fields, key: str) -> float:
-    value = f.number(key)
-    if value is None or value <= 0:
-        raise _wrong(f, key, value)
-    return value
-
-
-def _wrong(f: Fields, key: str, value: float | None) -> ArtifactError:
-    return f.error(f"the key {key!r} is {value}")
+def _ceilings(found: Mapping[str, Any], where: str) -> Ceilings:
+    """From the keys ``read_gb_per_s`` and ``TYPE_gop_per_s``; others say how it was measured."""
+    read, suffix = "read_gb_per_s", "_gop_per_s"
+    wanted = {k: v for k, v in found.items() if k == read or k.endswith(suffix)}
+    best = {key: one.best for key, one in typed(wanted, dict[str, _Best], where).items()}
+    if read not in best or len(best) < 2:
+        raise ArtifactError(f"it lacks {read}, or a peak of arithmetic", where=where, hint=NEWER)
+    peaks = {k.removesuffix(suffix): value for k, value in best.items() if k != read}
+    return Ceilings(best[read], peaks)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from optc.executable.executable import StepInterface
-from optc.foreign.typed_json import Count, typed
+from optc.foreign.typed_json import Count, exactly, typed
 from optc.runtime.metrics.step_workload import StepWorkload
 
 #: Amounts of work by name: ``1`` (once a step), ``T`` rows, ``R`` rows with logits and, for each
@@ -25,7 +25,7 @@ _KIND = r"\A(1|T|R|(kv|pairs)[0-9]+|(T|R):[0-9]+of[1-9][0-9]*)\Z"
 Terms = Mapping[Annotated[str, Meta(pattern=_KIND)], Annotated[float, Meta(ge=0)]]
 #: Ceilings of arithmetic.
 PEAKS = ("int4", "int8", "fp4", "fp8", "fp16", "bf16", "fp32")
-Peak = Annotated[str, Meta(pattern=rf"\A({'|'.join(PEAKS)})\Z")]
+Peak = Annotated[str, exactly(*PEAKS)]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+import msgspec
+
 from optc.executable.executable import StepInterface
 from optc.runtime.metrics.step_workload import visible_pairs
 
@@ -160,23 +162,9 @@ class StepTimes:
         """The step times that `to_json` turned into JSON.
 
         Raises:
-            KeyError, TypeError: It is something else.
+            msgspec.ValidationError: It is something else.
         """
-        curves = {
-            name: Curve(tuple(data[name]["knots"]), tuple(data[name]["values"]))
-            for name in ("body", "extra", "chunk", "token", "service", "host")
-        }
-        return StepTimes(
-            windows=tuple(data["windows"]),
-            shares=tuple(data["shares"]),
-            error=float(data["error"]),
-            prompt_s=float(data["prompt_s"]),
-            arrival_s=float(data["arrival_s"]),
-            spread=tuple(Spread(longest, tuple(factors)) for longest, factors in data["spread"]),
-            submit_s=float(data["submit_s"]),
-            reach_s=float(data["reach_s"]),
-            **curves,
-        )
+        return msgspec.convert(data, StepTimes)
 
 
 def group_shares(spec: StepInterface) -> tuple[tuple[int, ...], tuple[float, ...]]:

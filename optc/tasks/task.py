@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from optc.errors import InputError
+
 #: What a `Measure` looks at; tasks may have others.
 SPEED = "speed"
 
@@ -69,9 +71,19 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def known_measures(tasks: Iterable[Task]) -> dict[str, Measure]:
-    """The measures of all tasks by name; of two with one name the first."""
+    """The measures of all tasks by name.
+
+    Raises:
+        InputError: Two tasks have measures of one name whose bounds mean different things.
+    """
     found: dict[str, Measure] = {}
     for task in tasks:
         for name, one in task.by_name.items():
-            found.setdefault(name, one)
+            known = found.setdefault(name, one)
+            if (known.upper, known.ideal) != (one.upper, one.ideal):
+                raise InputError(
+                    f"the measure {name!r} is another one in an installed task",
+                    where=f"task {task.name!r}",
+                    hint="rename it there, or uninstall the package of the task",
+                )
     return found

@@ -139,7 +139,7 @@ def test_keys_that_types_ignore_are_refused_too() -> None:
     [
         ({"gates": (GateEntry("accuracy", 1.0, True),)}, "'accuracy' is no measure of its task"),
         ({"engines": (replace(toy_engine(), role="encoder"),)},
-         "the role 'encoder' is none of target, draft, self, eagle"),
+         "the role 'encoder' is none of draft, eagle, self, target"),
         ({"engines": (replace(toy_engine(), interface=TENSORS),)},
          "the engine 'target' has the interface 'tensors', where the task 'text-generation' has "
          "'step'"),

@@ -64,38 +64,41 @@ def without(entry: dict[str, Any], key: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"passes": {}}, "'passes' is not list but dict"),
-        ({"passes": [7]}, "passes.0.: is not a JSON object but int"),
-        ({"passes": [without(PASS, "name")]}, "the key 'name' is missing"),
-        ({"passes": [{**PASS, "count": -1}]}, "'count' is -1, not within 0"),
-        ({"passes": [{**PASS, "seconds": "1"}]}, "'seconds' is not float but str"),
-        ({"passes": [{**PASS, "seconds": None}]}, "'seconds' is null or missing"),
-        ({"passes": [without(PASS, "seconds")]}, "'seconds' is null or missing"),
-        ({"passes": [{**PASS, "details": []}]}, "'details' is not dict but list"),
-        ({"gates": {}}, "'gates' is not list but dict"),
+        ({"passes": {}}, "passes: expected 'array', got 'object'"),
+        ({"passes": [7]}, r"passes\[0\]: expected 'object', got 'int'"),
+        ({"passes": [without(PASS, "name")]}, "missing required field 'name'"),
+        ({"passes": [{**PASS, "count": -1}]}, "count: expected 'int' >= 0"),
+        ({"passes": [{**PASS, "seconds": "1"}]}, "seconds: expected 'float', got 'str'"),
+        ({"passes": [{**PASS, "seconds": None}]}, "seconds: expected 'float', got 'null'"),
+        ({"passes": [without(PASS, "seconds")]}, "missing required field 'seconds'"),
+        ({"passes": [{**PASS, "details": []}]}, "details: expected 'object . null', got 'array'"),
+        ({"gates": {}}, "gates: expected 'array', got 'object'"),
         *(
-            ({"gates": [without(GATE, key)]}, f"the key '{key}' is missing")
+            ({"gates": [without(GATE, key)]}, f"missing required field '{key}'")
             for key in ("name", "value", "bound", "passed", "measured_on")
         ),
-        ({"gates": [{**GATE, "value": "1"}]}, "'value' is not float but str"),
-        ({"gates": [{**GATE, "bound": "1"}]}, "'bound' is not float but str"),
-        ({"gates": [{**GATE, "passed": 1}]}, "'passed' is not bool but int"),
-        ({"gates": [{**GATE, "measured_on": 1}]}, "'measured_on' is not str but int"),
-        ({"gates": [{**GATE, "reason": 1}]}, "'reason' is not str but int"),
-        ({"gates": [{**GATE, "engine": 1}]}, "'engine' is not str but int"),
-        ({"evaluation": 7}, "'evaluation' is not dict but int"),
-        ({"evaluation": {"a": 7}}, "'a' is not dict but int"),
-        ({"evaluation": {"a": {"worst_contexts": {}}}}, "'worst_contexts' is not list but dict"),
-        ({"evaluation": {"a": {"lowered-onnx": 1}}}, "'lowered-onnx' is not dict but int"),
-        (contexts(kl="1"), "'kl' is not float but str"),
-        (contexts(context=1), "'context' is not str but int"),
-        (contexts(next=1), "'next' is not dict but int"),
-        (contexts(engine={**TOKEN, "token": -1}), "'token' is -1"),
-        (contexts(engine={**TOKEN, "text": 1}), "'text' is not str but int"),
-        (contexts(reference={**TOKEN, "engine_probability": "1"}), "is not float but str"),
-        (contexts(reference={**TOKEN, "reference_probability": "1"}), "is not float but str"),
-        ({"verified": 7}, "'verified' is not list but int"),
-        ({"verified": [7]}, "'verified' holds int, not dict"),
+        ({"gates": [{**GATE, "value": "1"}]}, "value: expected 'float . null', got 'str'"),
+        ({"gates": [{**GATE, "bound": "1"}]}, "bound: expected 'float . null', got 'str'"),
+        ({"gates": [{**GATE, "passed": 1}]}, "passed: expected 'bool . null', got 'int'"),
+        ({"gates": [{**GATE, "measured_on": 1}]}, "measured_on: expected 'str', got 'int'"),
+        ({"gates": [{**GATE, "reason": 1}]}, "reason: expected 'str . null', got 'int'"),
+        ({"gates": [{**GATE, "engine": 1}]}, "engine: expected 'str . null', got 'int'"),
+        ({"evaluation": 7}, "evaluation: expected 'object', got 'int'"),
+        ({"evaluation": {"a": 7}}, r"evaluation\[...\]: expected 'object', got 'int'"),
+        ({"evaluation": {"a": {"worst_contexts": {}}}}, "worst_contexts: expected 'array', got"),
+        ({"evaluation": {"a": {"lowered-onnx": 1}}}, "lowered-onnx: expected 'object . null'"),
+        (contexts(kl="1"), r"worst_contexts\[0\].kl: expected 'float . null', got 'str'"),
+        (contexts(context=1), "context: expected 'str . null', got 'int'"),
+        (contexts(next=1), "next: expected 'object', got 'int'"),
+        (contexts(engine={**TOKEN, "token": -1}), "engine.token: expected 'int' >= 0"),
+        (contexts(engine={**TOKEN, "text": 1}), "engine.text: expected 'str . null', got 'int'"),
+        (
+            contexts(reference={**TOKEN, "engine_probability": "1"}),
+            "reference.engine_prob",
+        ),
+        (contexts(reference={**TOKEN, "reference_probability": "1"}), "expected 'float . null'"),
+        ({"verified": 7}, "verified: expected 'array', got 'int'"),
+        ({"verified": [7]}, r"verified\[0\]: expected 'object', got 'int'"),
     ],
 )
 def test_what_no_compile_writes_is_refused(
@@ -123,11 +126,11 @@ DISTRIBUTION = {
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"counts": [0] * 1001}, "has more than 1000 bins"),
-        ({"counts": [-1]}, "holds -1"),
-        ({"first": 0}, "the key 'first' is 0, where the bins begin"),
-        ({"bins_per_decade": 0}, "the key 'bins_per_decade' is 0"),
-        ({"p99": "high"}, "the key 'p99' is not float"),
+        ({"counts": [0] * 1001}, "counts: expected 'array' of length <= 1000"),
+        ({"counts": [-1]}, "counts[0]: expected 'int' >= 0"),
+        ({"first": 0}, "first: expected 'float' > 0.0"),
+        ({"bins_per_decade": 0}, "bins_per_decade: expected 'int' >= 1"),
+        ({"p99": "high"}, "p99: expected 'float | null', got 'str'"),
     ],
 )
 def test_distributions_are_checked(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -147,5 +150,5 @@ def test_kinds_of_tensors_are_checked(tmp_path: Path) -> None:
     path.write_text(json.dumps({"tensors": [kind]}))
     assert read_report(path)
     path.write_text(json.dumps({"tensors": [kind | {"bytes": -1}]}))
-    with pytest.raises(ArtifactError, match="the key 'bytes' is -1"):
+    with pytest.raises(ArtifactError, match=r"tensors\[0\].bytes: expected 'int' >= 0"):
         read_report(path)

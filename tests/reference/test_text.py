@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -227,3 +228,16 @@ def test_where_only_texts_are_read_conversations_are_refused(tmp_path: Path) -> 
     (tmp_path / "t.jsonl").write_text(json.dumps(talk))
     with pytest.raises(InputError, match=r"t\.jsonl:1: a conversation, where only texts are read"):
         read_documents(tmp_path / "t.jsonl")
+
+
+def test_shipped_texts_stay_what_they_are() -> None:
+    """Figures of two releases are compared on them: new names of code must not reach them."""
+    folder = calibration_text().parent
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in sorted(folder.glob("*.jsonl"))
+    }
+    assert found == {
+        "calibration_text.jsonl": "63153ae701637d75",
+        "default_text.jsonl": "a5a2a726d5daf495",
+    }

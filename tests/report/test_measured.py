@@ -31,13 +31,21 @@ def test_a_benchmark_without_profile_and_ceilings() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("profile", 0, "step_ms"), 0, "b.json: profile[0]: the key 'step_ms' is 0"),
-        (("profile", 0, "kernels", 1, "ms"), -1, "the key 'ms' is -1"),
-        (("profile", 0, "kernels", 1, "bytes"), None, "the key 'bytes' is None"),
-        (("profile", 0, "rows"), 0, "the key 'rows' is 0"),
-        (("ceilings",), {"read_gb_per_s": {"best": 1.0}}, "there is no peak of arithmetic"),
-        (("ceilings", "read_gb_per_s"), 7, "the key 'read_gb_per_s' is not dict"),
-        (("engine",), "target", "the key 'engine' is not dict"),
+        (("profile", 0, "step_ms"), 0, "b.json: profile[0].step_ms: expected 'float' > 0.0"),
+        (("profile", 0, "kernels", 1, "ms"), -1, "kernels[1].ms: expected 'float' >= 0.0"),
+        (
+            ("profile", 0, "kernels", 1, "bytes"),
+            None,
+            "[1].bytes: expected 'float', got 'null'",
+        ),
+        (("profile", 0, "rows"), 0, "profile[0].rows: expected 'int' >= 1"),
+        (
+            ("ceilings",),
+            {"read_gb_per_s": {"best": 1.0}},
+            "it lacks read_gb_per_s, or a peak of",
+        ),
+        (("ceilings", "read_gb_per_s"), 7, "b.json: ceilings: [...]: expected 'object'"),
+        (("engine",), "target", "engine: expected 'object | null', got 'str'"),
     ],
 )
 def test_what_is_wrong(path: tuple[Any, ...], value: Any, message: str) -> None:

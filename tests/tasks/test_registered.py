@@ -24,7 +24,7 @@ from optc.driver.ladder.losses import loss_of
 from optc.gates.measure import judge
 from optc.recipe import load_recipe
 
-assert list(registry.tasks()) == ["ocr", "text-generation"], registry.tasks()
+assert {"ocr", "text-generation"} <= registry.tasks().keys(), registry.tasks()
 recipe = load_recipe("fp32", gates=["line_errors=0.1"])
 assert recipe.gates["line_errors"] == 0.1
 assert judge("line_errors", 0.2, 0.1).passed is False

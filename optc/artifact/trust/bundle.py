@@ -10,13 +10,41 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from optc.artifact.jsonio import Fields
-from optc.errors import SignatureError
+from msgspec import Meta, Struct, field
+
+from optc.errors import ArtifactError, SignatureError
+from optc.foreign.typed_json import NEWER, exactly, typed
 
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+
+class _Signature(Struct, frozen=True):
+    sig: str
+
+
+class _Envelope(Struct, frozen=True):
+    payload: str
+    payload_type: Annotated[str, exactly(PAYLOAD_TYPE)] = field(name="payloadType")
+    signatures: Annotated[list[_Signature], Meta(min_length=1, max_length=1)]
+
+
+class _Key(Struct, frozen=True):
+    hint: str
+
+
+class _Material(Struct, frozen=True):
+    public_key: _Key | None = field(default=None, name="publicKey")
+
+
+class _Bundle(Struct, frozen=True):
+    """What is read of a bundle."""
+
+    media_type: Annotated[str, exactly(MEDIA_TYPE)] = field(name="mediaType")
+    material: _Material = field(name="verificationMaterial")
+    envelope: _Envelope = field(name="dsseEnvelope")
 
 
 @dataclass(frozen=True)
@@ -53,22 +81,15 @@ def read_bundle(value: object, where: str) -> Bundle:
         ArtifactError: A key is missing or of another type.
         SignatureError: It is another kind of bundle, such as one that a certificate signed.
     """
-    f = Fields(value, where)
-    f.choice("mediaType", [MEDIA_TYPE])
-    material, envelope = f.child("verificationMaterial"), f.child("dsseEnvelope")
-    envelope.choice("payloadType", [PAYLOAD_TYPE])
-    if "publicKey" not in material.values:
+    found = typed(value, _Bundle, where)
+    key = found.material.public_key
+    if key is None:
         raise SignatureError(
             "was not signed by a key", where=where, hint="model_signing verify checks certificates"
         )
-    signatures = envelope.children("signatures")
-    if len(signatures) != 1:
-        raise f.error(f"it holds {len(signatures)} signatures, not one")
-    return Bundle(
-        _decoded(envelope, "payload"),
-        _decoded(signatures[0], "sig"),
-        material.child("publicKey").get("hint", str),
-    )
+    (signature,) = found.envelope.signatures
+    payload = _decoded(found.envelope.payload, "payload", where)
+    return Bundle(payload, _decoded(signature.sig, "sig", where), key.hint)
 
 
 def pre_authentication(payload: bytes) -> bytes:
@@ -77,8 +98,8 @@ def pre_authentication(payload: bytes) -> bytes:
     return head.encode() + payload
 
 
-def _decoded(f: Fields, key: str) -> bytes:
+def _decoded(text: str, key: str, where: str) -> bytes:
     try:
-        return base64.b64decode(f.get(key, str), validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise f.error(f"the key {key!r} is not base64") from error
+        raise ArtifactError(f"the key {key!r} is not base64", where=where, hint=NEWER) from error

@@ -11,13 +11,49 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from optc.artifact.jsonio import Fields
+from msgspec import Struct, field
+
 from optc.artifact.trust.names import UNSIGNED
 from optc.artifact.trust.provenance import STATEMENT_TYPE
+from optc.errors import ArtifactError
+from optc.foreign.typed_json import NEWER, exactly, typed
 
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
+
+
+class _Serialization(Struct, frozen=True):
+    method: Literal["files"]
+    hash_type: Literal["sha256"]
+
+
+class _Resource(Struct, frozen=True):
+    name: str
+    algorithm: Literal["sha256"]
+    digest: str
+
+
+class _Predicate(Struct, frozen=True):
+    serialization: _Serialization
+    resources: list[_Resource]
+
+
+class _Digest(Struct, frozen=True):
+    sha256: str
+
+
+class _Subject(Struct, frozen=True):
+    digest: _Digest
+
+
+class _Statement(Struct, frozen=True):
+    """What is read of a statement: of this type, with this predicate."""
+
+    type: Annotated[str, exactly(STATEMENT_TYPE)] = field(name="_type")
+    predicate_type: Annotated[str, exactly(PREDICATE_TYPE)] = field(name="predicateType")
+    predicate: _Predicate
+    subject: list[_Subject]
 
 
 def file_statement(name: str, digests: Mapping[str, str]) -> dict[str, Any]:
@@ -53,24 +89,17 @@ def signed_digests(statement: object, where: str) -> dict[str, str]:
         ArtifactError: It is another kind of statement, of files in shards or by other hashes, or
             contradicts itself.
     """
-    f = Fields(statement, where)
-    f.choice("_type", [STATEMENT_TYPE])
-    f.choice("predicateType", [PREDICATE_TYPE])
-    predicate = f.child("predicate")
-    serialization = predicate.child("serialization")
-    serialization.choice("method", ["files"])
-    serialization.choice("hash_type", ["sha256"])
-    found: dict[str, str] = {}
-    for resource in predicate.children("resources"):
-        resource.choice("algorithm", ["sha256"])
-        found[resource.get("name", str)] = resource.get("digest", str)
-    subjects = f.children("subject")
+    signed = typed(statement, _Statement, where)
+    found = {one.name: one.digest for one in signed.predicate.resources}
     try:
         root = _root(list(found.values()))
     except ValueError as error:
-        raise f.error("it holds a digest that is no hexadecimal number") from error
-    if len(subjects) != 1 or subjects[0].child("digest").get("sha256", str) != root:
-        raise f.error("the digest of its subject is not that of its files")
+        raise ArtifactError(
+            "it holds a digest that is no hexadecimal number", where=where, hint=NEWER
+        ) from error
+    if [one.digest.sha256 for one in signed.subject] != [root]:
+        problem = "the digest of its subject is not that of its files"
+        raise ArtifactError(problem, where=where, hint=NEWER)
     return found
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from optc.artifact.jsonio import Fields
-from optc.foreign.typed_json import MAX_INT
+from optc.artifact.report_data import SizesData
+from optc.foreign.typed_json import typed
 from optc.judging.differences.subject import Subject
 from optc.judging.verdicts import Figures, side_by_side
 
@@ -50,7 +50,7 @@ def _only(subject: Subject, *, gates: bool) -> Figures:
 
 
 def _sizes(subject: Subject) -> Iterator[tuple[str, str, float | None]]:
-    manifest, report = subject.manifest, Fields(subject.report, subject.name)
+    manifest, report = subject.manifest, _data(subject)
     if manifest is not None:
         sizes = {entry.path: entry.bytes for entry in manifest.files}
         yield "bytes", "", sum({e.sha256: e.bytes for e in manifest.files}.values())
@@ -59,21 +59,24 @@ def _sizes(subject: Subject) -> Iterator[tuple[str, str, float | None]]:
             yield "engine_bytes", engine.name, sum(own)
             if engine.step is not None:
                 yield "kv_bytes_per_token", engine.name, engine.step.kv_bytes_per_token
-    elif "storage" in report.values:
-        yield "bytes", "", report.child("storage").count("bytes", 0, MAX_INT)
-    for built in report.children("engines") if "engines" in report.values else ():
-        if "weight_bytes" not in built.values:
+    elif report.storage is not None:
+        yield "bytes", "", report.storage.bytes
+    for built in report.engines:
+        if built.weight_bytes is None:
             continue  # the state of an engine here, as optc inspect has it
-        name = built.get("name", str)
-        yield "engine_bytes", name, built.count("bytes", 0, MAX_INT)
-        yield "weight_bytes", name, built.count("weight_bytes", 0, MAX_INT)
+        yield "engine_bytes", built.name or "", built.bytes
+        yield "weight_bytes", built.name or "", built.weight_bytes
 
 
 def _compile(subject: Subject) -> Iterator[tuple[str, str, float | None]]:
-    report = Fields(subject.report, subject.name)
+    report = _data(subject)
     for metric in COMPILE:
-        if metric in report.values:
-            yield metric, "", report.number(metric)
+        if metric in subject.report:
+            yield metric, "", getattr(report, metric)
+
+
+def _data(subject: Subject) -> SizesData:
+    return typed(subject.report, SizesData, subject.name)
 
 
 def _gates(subject: Subject) -> Iterator[tuple[str, str, float | None]]:

@@ -7,13 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from optc.artifact import Artifact, Manifest
-from optc.artifact.jsonio import Fields, read_json
+from optc.artifact.jsonio import read_json
 from optc.artifact.parse_manifest import parse_manifest
 from optc.artifact.report import check_report
 from optc.errors import InputError
+from optc.foreign.typed_json import typed
 
 _KINDS = "report.json of an artifact, or what optc compile --json or optc inspect --json printed"
+
+
+class _Inspected(Struct, frozen=True):
+    """What ``optc inspect --json`` printed."""
+
+    manifest: dict[str, Any]
+    report: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -53,9 +63,9 @@ def _of_file(path: Path) -> Subject:
     value = read_json(path)
     schema = value.get("schema")
     if schema == "optc.inspect.v1":
-        fields = Fields(value, str(path))
-        manifest = parse_manifest(fields.get("manifest", dict), str(path))
-        return Subject(str(path), check_report(fields.get("report", dict), str(path)), manifest)
+        found = typed(value, _Inspected, str(path))
+        manifest = parse_manifest(found.manifest, str(path))
+        return Subject(str(path), check_report(found.report, str(path)), manifest)
     if "gates" not in value:
         raise InputError("holds no report", where=str(path), hint=f"give an artifact, {_KINDS}")
     note = f"{path} is a report: it says nothing of recipe, versions and weights"

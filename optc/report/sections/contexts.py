@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optc.artifact.jsonio import Fields
+from optc.artifact.report_data import ContextData, ContextsOf, TokenData
 from optc.report.components import Section, paragraph
 from optc.report.markup import Element, Node, element
 from optc.report.numbers import NOTHING, number, percent
@@ -12,7 +12,7 @@ from optc.report.tokens import token_text
 
 def contexts(subject: Subject) -> Section | None:
     """Where each engine is farthest from the float32 model; None where nothing was measured."""
-    entries = [(name, f) for name, f in subject.evaluations() if f.values.get("worst_contexts")]
+    entries = [(name, f) for name, f in subject.evaluations(ContextsOf) if f.worst_contexts]
     if not entries:
         return None
     caption = (
@@ -24,27 +24,26 @@ def contexts(subject: Subject) -> Section | None:
     for name, f in entries:
         if len(entries) > 1:
             body.append(element("h3", name))
-        listed = map(_context, f.children("worst_contexts"))
+        listed = map(_context, f.worst_contexts)
         body.append(element("ol", listed, class_="contexts"))
     return Section("contexts", "Largest divergences, as text", tuple(body))
 
 
-def _context(f: Fields) -> Element:
-    following, text = f.child("next"), f.optional("context", str)
-    place = f"window {f.values.get('window')}, token {f.values.get('position')}"
-    nats = number(f.number("kl"))
+def _context(f: ContextData) -> Element:
+    place = f"window {f.window}, token {f.position}"
+    nats = number(f.kl)
     return element(
         "li",
         element("p", element("span", f"KL {nats} nats"), element("span", place), class_="where"),
-        element("pre", text or "", element("mark", _marked(_token(following)))),
-        _best("float32 model", f.child("reference")),
-        _best("engine", f.child("engine")),
+        element("pre", f.context or "", element("mark", _marked(_token(f.next)))),
+        _best("float32 model", f.reference),
+        _best("engine", f.engine),
     )
 
 
-def _best(model: str, token: Fields) -> Element:
-    by_reference = percent(token.number("reference_probability"), 2)
-    by_engine = percent(token.number("engine_probability"), 2)
+def _best(model: str, token: TokenData) -> Element:
+    by_reference = percent(token.reference_probability, 2)
+    by_engine = percent(token.engine_probability, 2)
     return element(
         "p",
         f"{model}: ",
@@ -53,9 +52,8 @@ def _best(model: str, token: Fields) -> Element:
     )
 
 
-def _token(token: Fields) -> str:
-    text = token.optional("text", str)
-    return f"#{token.count('token')}" if text is None else text or NOTHING
+def _token(token: TokenData) -> str:
+    return f"#{token.token}" if token.text is None else token.text or NOTHING
 
 
 def _marked(text: str) -> str:

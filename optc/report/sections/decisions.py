@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from optc.artifact.jsonio import Fields
+from optc.artifact.report_data import (
+    AnswersOf,
+    DecisionCounts,
+    DecisionData,
+    DecisionsData,
+    OptionData,
+)
 from optc.report.components import Column, Section, numbers, paragraph, table
 from optc.report.markup import Element, Node, element
 from optc.report.numbers import count, number, percent
@@ -21,9 +27,9 @@ _KINDS = {
 def decisions(subject: Subject) -> Section | None:
     """Decisions that differ from the float32 model's, by engine; None if none was measured."""
     entries = [
-        (name, f.child("answers").child("decisions"))
-        for name, f in subject.evaluations()
-        if f.values.get("answers") and f.child("answers").values.get("decisions")
+        (name, f.answers.decisions)
+        for name, f in subject.evaluations(AnswersOf)
+        if f.answers is not None and f.answers.decisions is not None
     ]
     if not entries:
         return None
@@ -32,7 +38,7 @@ def decisions(subject: Subject) -> Section | None:
         if len(entries) > 1:
             body.append(element("h3", name))
         body += [paragraph(_summary(f)), _by_kind(f)]
-        body.append(element("ol", map(_decision, f.children("worst")), class_="contexts"))
+        body.append(element("ol", map(_decision, f.worst), class_="contexts"))
     return Section("decisions", "Decisions in conversations", tuple(body))
 
 
@@ -44,45 +50,43 @@ _CAPTION = (
 )
 
 
-def _summary(f: Fields) -> str:
-    most, half = (number(f.number(key)) for key in ("margin_factor", "margin_factor_p50"))
+def _summary(f: DecisionsData) -> str:
     return (
-        f"{count(f.count('count'))} decisions, {count(f.count('firm'))} of them firm. Of these, "
-        f"{count(f.count('flips'))} flipped. All but the worst twentieth keep {most} times their "
-        f"margin, and half of them {half} times."
+        f"{count(f.count)} decisions, {count(f.firm)} of them firm. Of these, {count(f.flips)} "
+        f"flipped. All but the worst twentieth keep {number(f.margin_factor)} times their margin, "
+        f"and half of them {number(f.margin_factor_p50)} times."
     )
 
 
-def _by_kind(f: Fields) -> Element:
-    found = f.child("by_kind")
-    rows: list[list[Node | None]] = []
-    for kind in found.values:
-        own = found.child(kind)
-        figures = (count(own.count(key)) for key in ("count", "firm", "flips"))
-        rows.append([_KINDS.get(kind, kind), *figures])
+def _by_kind(f: DecisionsData) -> Element:
+    rows = [[_KINDS.get(kind, kind), *_counts(own)] for kind, own in f.by_kind.items()]
     return table([Column("decision"), *numbers("all", "firm", "flipped")], rows)
 
 
-def _decision(f: Fields) -> Element:
-    what = f.optional("about", str) or _KINDS.get(f.optional("kind", str) or "", "")
-    flipped = element("mark", "flipped") if f.values.get("flipped") else ""
-    left = f"margin {number(f.number('margin'))} nats, left {number(f.number('engine_margin'))}"
-    head = [element("span", part) for part in (what, left, f.optional("where", str) or "")]
+def _counts(f: DecisionCounts) -> list[Node | None]:
+    return [count(f.count), count(f.firm), count(f.flips)]
+
+
+def _decision(f: DecisionData) -> Element:
+    what = f.about or _KINDS.get(f.kind or "", "")
+    flipped = element("mark", "flipped") if f.flipped else ""
+    left = f"margin {number(f.margin)} nats, left {number(f.engine_margin)}"
+    head = [element("span", part) for part in (what, left, f.where or "")]
     return element(
         "li",
         element("p", *head, flipped, class_="where"),
-        element("pre", f.optional("context", str) or ""),
-        _option("float32 model", f.child("reference")),
-        _option("engine", f.child("engine")),
+        element("pre", f.context or ""),
+        _option("float32 model", f.reference),
+        _option("engine", f.engine),
     )
 
 
-def _option(model: str, f: Fields) -> Element:
-    by_reference = percent(f.number("reference_probability"), 2)
-    by_engine = percent(f.number("engine_probability"), 2)
+def _option(model: str, f: OptionData) -> Element:
+    by_reference = percent(f.reference_probability, 2)
+    by_engine = percent(f.engine_probability, 2)
     return element(
         "p",
         f"{model}: ",
-        element("code", token_text(f.optional("option", str) or "")),
+        element("code", token_text(f.option or "")),
         f", float32 {by_reference}, engine {by_engine}",
     )

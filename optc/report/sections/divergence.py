@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optc.artifact.jsonio import Fields
+from optc.artifact.report_data import DistributionData, DivergenceOf
 from optc.report.charts.histogram import Bin, Mark, histogram
 from optc.report.components import Column, Section, figure, numbers, paragraph, table
 from optc.report.markup import Element, Node, element
@@ -12,7 +12,7 @@ from optc.report.sections.subject import Subject
 
 def divergence(subject: Subject) -> Section | None:
     """A histogram for each engine; None where nothing was measured."""
-    entries = subject.evaluations()
+    entries = subject.evaluations(DivergenceOf)
     if not entries:
         return None
     bounds = _bounds(subject)
@@ -21,12 +21,13 @@ def divergence(subject: Subject) -> Section | None:
     for index, (name, f) in enumerate(entries):
         if len(entries) > 1:
             body.append(element("h3", name))
-        if f.values.get("kl_distribution") is None:
+        if f.kl_distribution is None:
             body += [paragraph(_NONE), _figures(f)]
             continue
-        chart = _chart(f"divergence-{index}", f, bounds.get(name))
+        caption = _caption(f, f.kl_distribution)
+        chart = _chart(f"divergence-{index}", f, f.kl_distribution, bounds.get(name))
         charts.append(chart)
-        body.append(figure(chart, _caption(f), _figures(f)))
+        body.append(figure(chart, caption, _figures(f)))
     return Section("divergence", "Divergence from the float32 model", tuple(body), _first(charts))
 
 
@@ -48,17 +49,15 @@ def _bounds(subject: Subject) -> dict[str, float]:
     }
 
 
-def bins_of(f: Fields) -> list[Bin]:
+def bins_of(f: DistributionData) -> list[Bin]:
     """The bins of a distribution, without empty ones at its ends; the first takes exact zeros too,
     and is drawn as wide as the others."""
-    first, per_decade = f.number("first") or 1.0, f.count("bins_per_decade", 1)
-    counts = f.counts("counts")
-    step = 10.0 ** (1 / per_decade)
-    filled = [index for index, found in enumerate(counts) if found]
+    step = 10.0 ** (1 / f.bins_per_decade)
+    filled = [index for index, found in enumerate(f.counts) if found]
     if not filled:
         return []
     return [
-        Bin(_edge(first, step, i - 1), _edge(first, step, i), counts[i])
+        Bin(_edge(f.first, step, i - 1), _edge(f.first, step, i), f.counts[i])
         for i in range(filled[0], filled[-1] + 1)
     ]
 
@@ -71,14 +70,11 @@ def _edge(first: float, step: float, index: int) -> float:
         return float("inf")
 
 
-def _chart(ident: str, f: Fields, bound: float | None) -> Element:
-    distribution = f.child("kl_distribution")
+def _chart(
+    ident: str, f: DivergenceOf, distribution: DistributionData, bound: float | None
+) -> Element:
     bins = bins_of(distribution) or [Bin(1e-8, 1e-7, 0)]
-    values = {
-        "mean": f.number("kl_mean"),
-        "99 %": f.number("kl_p99"),
-        "largest": f.number("kl_max"),
-    }
+    values = {"mean": f.kl_mean, "99 %": f.kl_p99, "largest": f.kl_max}
     marks = [
         Mark(value, f"{name} {number(value)}")
         for name, value in values.items()
@@ -86,33 +82,34 @@ def _chart(ident: str, f: Fields, bound: float | None) -> Element:
     ]
     if bound is not None:
         marks.append(Mark(bound, f"bound of the mean {number(bound)}", bound=True))
-    text = _caption(f)
+    text = _caption(f, distribution)
     return histogram(ident, "Distribution of the KL divergence", text, bins, marks, "KL, nats")
 
 
-def _caption(f: Fields) -> str:
-    distribution = f.child("kl_distribution")
-    half, tail = distribution.number("p50"), distribution.number("p99")
+def _caption(f: DivergenceOf, distribution: DistributionData) -> str:
+    half, tail = distribution.p50, distribution.p99
     return (
-        f"Of {count(f.count('tokens'))} tokens half lie below {number(half)} nats, and one in a "
+        f"Of {count(f.tokens)} tokens half lie below {number(half)} nats, and one in a "
         f"hundred above {number(tail)}. Tokens far to the right are those that the engine predicts "
         "otherwise than the float32 model."
     )
 
 
-def _figures(f: Fields) -> Element:
-    known = f.child("kl_distribution") if f.values.get("kl_distribution") else None
-    quantiles = ("p50", "median"), ("p90", "90 %"), ("p99", "99 %"), ("p99_9", "99.9 %")
+def _figures(f: DivergenceOf) -> Element:
     rows: list[tuple[str, str]] = []
-    if known is not None:
-        rows += [(f"KL, {label}", number(known.number(key))) for key, label in quantiles]
+    if (known := f.kl_distribution) is not None:
+        labels = ("median", "90 %", "99 %", "99.9 %")
+        quantiles = (known.p50, known.p90, known.p99, known.p99_9)
+        rows += [
+            (f"KL, {label}", number(value)) for label, value in zip(labels, quantiles, strict=True)
+        ]
     rows += [
-        ("KL, largest", number(f.number("kl_max"))),
-        ("KL, mean", number(f.number("kl_mean"))),
-        ("perplexity", number(f.number("perplexity"), 4)),
-        ("of the float32 model", number(f.number("reference_perplexity"), 4)),
-        ("same likeliest token", percent(f.number("top1_agreement"))),
-        ("among the engine's five", percent(f.number("top5_agreement"))),
-        ("tokens", count(f.count("tokens"))),
+        ("KL, largest", number(f.kl_max)),
+        ("KL, mean", number(f.kl_mean)),
+        ("perplexity", number(f.perplexity, 4)),
+        ("of the float32 model", number(f.reference_perplexity, 4)),
+        ("same likeliest token", percent(f.top1_agreement)),
+        ("among the engine's five", percent(f.top5_agreement)),
+        ("tokens", count(f.tokens)),
     ]
     return table([Column(""), *numbers("")], rows)

@@ -39,9 +39,9 @@ def _limits(step: StepInterface | None) -> tuple[str, str, str, str]:
 
 def warnings(subject: Subject) -> Section | None:
     """What the compile warned of; None where it did not."""
-    if not subject.report.get("warnings"):
+    found = subject.part("warnings", tuple[str, ...], ())
+    if not found:
         return None
-    found = subject.fields.each("warnings", str)
     return Section("warnings", "Warnings", (element("ul", _lines(found), class_="plain"),))
 
 
@@ -64,9 +64,8 @@ def identity(subject: Subject) -> Section:
         element("h3", "Versions"),
         table([Column(""), Column("", "code")], sorted(manifest.packages.items())),
     ]
-    if machine := subject.report.get("machine"):
-        values = subject.fields.child("machine").values if machine else {}
-        rows = [(str(name), _text(name, value)) for name, value in values.items()]
+    if machine := subject.part("machine", dict[str, Any], {}):
+        rows = [(str(name), _text(name, value)) for name, value in machine.items()]
         body += [element("h3", "The machine that compiled"), table([Column(""), Column("")], rows)]
     return Section("identity", "Versions and digests", tuple(body))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc.artifact.jsonio import Fields
-from optc.foreign.typed_json import MAX_INT
+from optc.artifact.report_data import LadderData, RungData
+from optc.foreign.typed_json import typed
 from optc.report.components import Column, Section, numbers, paragraph, table
 from optc.report.markup import Node, element
 from optc.report.numbers import NOTHING, number, seconds
@@ -25,47 +25,44 @@ def ladder(subject: Subject) -> Section | None:
     """Every rung, the one that serves the objective best first; None where a recipe was named."""
     if "ladder" not in subject.report:
         return None
-    fields = subject.fields.child("ladder")
-    gates = list(fields.child("gates").values)
+    found = typed(subject.report["ladder"], LadderData, "report.json: ladder")
+    gates = list(found.gates)
     columns = [
         Column("recipe"),
         *numbers("decode/s at most", "prefill/s at most", "artifact", *gates, "windows", "time"),
         Column("outcome"),
         Column("why"),
     ]
-    rows = [_row(rung, gates) for rung in fields.children("rungs")]
+    rows = [_row(rung, gates) for rung in found.rungs]
     return Section(
-        "ladder", "Recipes that were tried", (paragraph(_summary(fields)), table(columns, rows))
+        "ladder", "Recipes that were tried", (paragraph(_summary(found)), table(columns, rows))
     )
 
 
-def _summary(fields: Fields) -> str:
-    objective, gates = fields.get("objective", str), fields.child("gates")
-    bounds = ", ".join(f"{name} {number(gates.number(name))}" for name in gates.values)
-    tried = sum(bool(rung.values.get("seconds")) for rung in fields.children("rungs"))
+def _summary(found: LadderData) -> str:
+    bounds = ", ".join(f"{name} {number(bound)}" for name, bound in found.gates.items())
+    tried = sum(bool(rung.seconds) for rung in found.rungs)
+    wanted = _WANTED.get(found.objective, found.objective)
     return (
-        f"Recipes are in the order that is predicted for {_WANTED.get(objective, objective)}. "
+        f"Recipes are in the order that is predicted for {wanted}. "
         f"{tried} of them were tried, to hold {bounds}. Most rungs that fell did so on few windows "
         "of the text; figures of all windows decide that one holds."
     )
 
 
-def _row(rung: Fields, gates: Sequence[str]) -> list[Node | None]:
-    name = element("code", rung.get("recipe", str))
-    outcome, why = rung.get("outcome", str), rung.get("why", str)
-    if "predicted" not in rung.values:  # it was never a rung
-        return [name, *[None] * (5 + len(gates)), outcome, why]
-    predicted, values = rung.child("predicted"), rung.child("values")
-    size = predicted.number("artifact_bytes")
-    windows = rung.count("windows", 0, MAX_INT)
+def _row(rung: RungData, gates: Sequence[str]) -> list[Node | None]:
+    name, predicted = element("code", rung.recipe), rung.predicted
+    if predicted is None:  # it was never a rung
+        return [name, *[None] * (5 + len(gates)), rung.outcome, rung.why]
+    size = predicted.get("artifact_bytes")
     return [
         name,
-        number(predicted.number("decode_tokens_per_s")),
-        number(predicted.number("prefill_tokens_per_s")),
+        number(predicted.get("decode_tokens_per_s")),
+        number(predicted.get("prefill_tokens_per_s")),
         NOTHING if size is None else byte_text(int(size)),
-        *(number(values.number(gate)) if gate in values.values else None for gate in gates),
-        str(windows) if windows else None,
-        seconds(rung.number("seconds")) if rung.values.get("seconds") else None,
-        outcome,
-        why,
+        *(number(rung.values[gate]) if gate in rung.values else None for gate in gates),
+        str(rung.windows) if rung.windows else None,
+        seconds(rung.seconds) if rung.seconds else None,
+        rung.outcome,
+        rung.why,
     ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from optc.artifact.jsonio import Fields
+from collections.abc import Sequence
+
+from optc.artifact.report_data import BisectData
+from optc.foreign.typed_json import typed
 from optc.report.charts.levels import levels
 from optc.report.components import Column, Section, figure, numbers, paragraph, table
 from optc.report.markup import element
@@ -14,12 +17,13 @@ _SQNR = (
     "float32 model: 20 dB is an error of a tenth, 40 dB of a hundredth. A layer below its "
     "neighbours is where to look first."
 )
+_FACT = "report.json: block_sqnr_db"
 
 
 def layers(subject: Subject) -> Section:
     """SQNR of each layer, where a compile measured it, or how to have it measured."""
     title = "Fidelity by layer"
-    values, source = _values(subject.fields)
+    values, source = _values(subject)
     if not any(value is not None for value in values):
         body = paragraph(
             "Not measured: ",
@@ -34,21 +38,13 @@ def layers(subject: Subject) -> Section:
     return Section("layers", title, (body,), chart)
 
 
-def _values(report: Fields) -> tuple[list[float | None], str]:
+def _values(subject: Subject) -> tuple[Sequence[float | None], str]:
     """dB by layer, and where they come from."""
-    if report.values.get("bisect") is not None:
-        found = _numbers(report.child("bisect"), "sqnr_by_layer")
-        if any(value is not None for value in found):
-            return found, "Measured after all passes, by --bisect."
-    for entry in report.children("passes") if "passes" in report.values else []:
-        facts = entry.child("facts") if entry.values.get("facts") else None
-        if facts is not None and "block_sqnr_db" in facts.values:
-            source = f"Measured on the calibration text by the pass {entry.get('name', str)}."
-            return _numbers(facts, "block_sqnr_db"), source
-    return [], ""
-
-
-def _numbers(f: Fields, key: str) -> list[float | None]:
-    listed = f.get(key, list)
-    each = Fields(dict(enumerate(listed)), f"{key}")
-    return [each.number(index) for index in each.values]
+    bisect = subject.part("bisect", BisectData, BisectData(()))
+    if any(value is not None for value in bisect.sqnr_by_layer):
+        return bisect.sqnr_by_layer, "Measured after all passes, by --bisect."
+    for entry in subject.passes:
+        if entry.facts and "block_sqnr_db" in entry.facts:
+            source = f"Measured on the calibration text by the pass {entry.name}."
+            return typed(entry.facts["block_sqnr_db"], list[float | None], _FACT), source
+    return (), ""

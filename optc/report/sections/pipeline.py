@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from optc.artifact.jsonio import Fields
 from optc.report.charts.bars import Bar, bars
 from optc.report.components import Column, Section, figure, numbers, paragraph, table
 from optc.report.markup import Node, element
@@ -40,7 +39,7 @@ def pipeline(subject: Subject) -> Section:
     else:
         rows = [(e.spec, count(e.count), "", _details(e.details)) for e in subject.manifest.passes]
         body.append(table(columns, rows))
-    body += _stages(subject.fields)
+    body += _stages(subject)
     return Section("pipeline", "Pipeline", tuple(body))
 
 
@@ -70,17 +69,17 @@ def _details(details: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {found}" for name, found in details.items())
 
 
-def _stages(report: Fields) -> list[Node]:
+def _stages(subject: Subject) -> list[Node]:
     """A bar for each stage."""
-    if not report.values.get("stages"):
+    stages = subject.part("stages", dict[str, float | None], {})
+    if not stages:
         return []
-    stages = report.child("stages")
     known = {name: place for place, name in enumerate(_ORDER)}
-    names = sorted(stages.values, key=lambda name: known.get(name, len(known)))
-    times = {name: max(stages.number(name) or 0.0, 0.0) for name in names}
-    total = report.number("seconds") or sum(times.values())
-    peak = report.optional("peak_anon_bytes", int)
-    memory = "" if peak is None else f" and at most {byte_text(max(peak, 0))} of memory"
+    names = sorted(stages, key=lambda name: known.get(name, len(known)))
+    times = {name: max(stages[name] or 0.0, 0.0) for name in names}
+    total = subject.part("seconds", float, 0.0) or sum(times.values())
+    peak = subject.part("peak_anon_bytes", int, -1)
+    memory = "" if peak < 0 else f" and at most {byte_text(peak)} of memory"
     caption = f"The compile took {seconds(total)}{memory}."
     rows = [Bar(name, value, seconds(value)) for name, value in times.items()]
     chart = bars("stages-plot", "Time of the compile by stage", caption, rows)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from optc.artifact.jsonio import Fields
-from optc.foreign.typed_json import MAX_INT
+from msgspec import Struct
+
+from optc.artifact.report_data import TensorKind
+from optc.foreign.typed_json import Integer, typed
 from optc.report.charts.bars import Bar, bars
 from optc.report.components import Column, Section, figure, numbers, paragraph, table
 from optc.report.markup import Element, Node, element
@@ -17,33 +19,43 @@ from optc.units import byte_text
 _NONE = "What the weights are spent on is not in the report: it is of an older compile."
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """Weights of a kind, and the bytes among theirs of scales, zero points and biases."""
+class _Format(Struct, frozen=True):
+    """A weight's format, as a pass that chose it reports it."""
 
-    name: str
-    tensors: int
-    bytes: int
-    beside: int
-
-    @staticmethod
-    def read(f: Fields) -> _Kind:
-        tensors, size, beside = (
-            f.count(key, 0, MAX_INT) for key in ("tensors", "bytes", "scale_bytes")
-        )
-        return _Kind(f.get("kind", str), tensors, size, beside)
+    tensors: str
+    format: str
+    measured: bool
+    bits: float | None = None
+    kl: float | None = None
 
 
-def _entries(subject: Subject) -> list[Fields]:
-    return subject.fields.children("tensors") if "tensors" in subject.report else []
+class _Formats(Struct, frozen=True):
+    tensors: tuple[_Format, ...]
+    budget: str
+    reached: str
+
+
+class _Activation(Struct, frozen=True):
+    """Bits of the activations that a layer reads, as a pass that chose them reports them."""
+
+    tensors: str
+    bits: Integer
+    measured: bool
+    kl: float | None = None
+
+
+class _Activations(Struct, frozen=True):
+    tensors: tuple[_Activation, ...]
+    budget: float | None = None
+    reached: float | None = None
 
 
 def _of(part: int, total: int) -> float | None:
     return part / total if total else None
 
 
-def _caption(kinds: Sequence[_Kind], total: int) -> str:
-    share = percent(_of(sum(kind.beside for kind in kinds), total), 2)
+def _caption(kinds: Sequence[TensorKind], total: int) -> str:
+    share = percent(_of(sum(kind.scale_bytes for kind in kinds), total), 2)
     return (
         f"Weights take {byte_text(total)} as the recipe stores them, {share} of it for scales, "
         "zero points and biases, which are drawn lighter. An engine may lay them out otherwise."
@@ -52,16 +64,18 @@ def _caption(kinds: Sequence[_Kind], total: int) -> str:
 
 def sizes(subject: Subject) -> Section:
     """Bytes by kind of tensor, and of each file."""
-    kinds = [_Kind.read(f) for f in _entries(subject)]
+    kinds = subject.part("tensors", tuple[TensorKind, ...], ())
     chart: Element | None = None
     body: list[Node] = [paragraph(_NONE)]
     if kinds:
         total = sum(kind.bytes for kind in kinds)
         caption = _caption(kinds, total)
-        drawn = [Bar(k.name, k.bytes, byte_text(k.bytes), min(k.beside, k.bytes)) for k in kinds]
+        drawn = [
+            Bar(k.kind, k.bytes, byte_text(k.bytes), min(k.scale_bytes, k.bytes)) for k in kinds
+        ]
         chart = bars("sizes-plot", "Bytes of the weights by kind", caption, drawn)
         rows = [
-            (kind.name, count(kind.tensors), byte_text(kind.bytes), percent(_of(kind.bytes, total)))
+            (kind.kind, count(kind.tensors), byte_text(kind.bytes), percent(_of(kind.bytes, total)))
             for kind in kinds
         ]
         columns = [Column("weights"), *numbers("tensors", "bytes", "share")]
@@ -76,17 +90,18 @@ def _formats(subject: Subject) -> list[Node]:
     facts = _chosen(subject, "formats")
     if facts is None:
         return []
+    found = typed(facts, _Formats, "report.json: formats")
     rows = [
         (
-            f.get("tensors", str),
-            f.get("format", str),
-            number(f.number("bits")),
-            number(f.number("kl")),
-            "measured" if f.get("measured", bool) else "from its error",
+            one.tensors,
+            one.format,
+            number(one.bits),
+            number(one.kl),
+            "measured" if one.measured else "from its error",
         )
-        for f in facts.children("tensors")
+        for one in found.tensors
     ]
-    caption = f"Chosen within {facts.get('budget', str)}; reached: {facts.get('reached', str)}"
+    caption = f"Chosen within {found.budget}; reached: {found.reached}"
     columns = [Column("format"), *numbers("bits", "KL alone"), Column("which was")]
     shown = table([Column("weights", "code"), *columns], rows, caption)
     return [element("h3", "Formats"), shown]
@@ -97,29 +112,29 @@ def _activations(subject: Subject) -> list[Node]:
     facts = _chosen(subject, "activations")
     if facts is None:
         return []
+    found = typed(facts, _Activations, "report.json: activations")
     rows = [
         (
-            f.get("tensors", str),
-            str(f.get("bits", int)),
-            number(f.number("kl")),
-            "measured" if f.get("measured", bool) else "of the nearest alike",
+            one.tensors,
+            str(one.bits),
+            number(one.kl),
+            "measured" if one.measured else "of the nearest alike",
         )
-        for f in facts.children("tensors")
+        for one in found.tensors
     ]
     caption = (
-        f"Chosen within {number(facts.number('budget'))} times the multiply-adds; "
-        f"reached: {number(facts.number('reached'))}"
+        f"Chosen within {number(found.budget)} times the multiply-adds; "
+        f"reached: {number(found.reached)}"
     )
     columns = [*numbers("bits", "KL of 8 bits"), Column("which was")]
     shown = table([Column("read by", "code"), *columns], rows, caption)
     return [element("h3", "Activations"), shown]
 
 
-def _chosen(subject: Subject, what: str) -> Fields | None:
+def _chosen(subject: Subject, what: str) -> dict[str, Any] | None:
     """Facts of the first pass that chose ``what`` for each weight or layer."""
-    passes = subject.fields.children("passes") if "passes" in subject.report else []
-    facts = (f.child("facts") for f in passes if f.values.get("facts"))
-    return next((one for one in facts if one.values.get("chosen") == what), None)
+    facts = (one.facts for one in subject.passes if one.facts)
+    return next((one for one in facts if one.get("chosen") == what), None)
 
 
 def _files(subject: Subject) -> Element:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from optc.artifact.jsonio import Fields
 from optc.artifact.manifest import Manifest
+from optc.artifact.report_data import PassData
+from optc.foreign.typed_json import typed
 from optc.report.measured import Measured
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,21 +30,31 @@ class Subject:
     measured: Measured | None = None
     not_measured: str = ""
 
-    @property
-    def fields(self) -> Fields:
-        """The report, to be read key by key."""
-        return Fields(self.report, "report.json")
+    def part(self, key: str, kind: type[T], absent: T) -> T:
+        """A part of the report; ``absent`` where it has none. Other parts may be damaged.
 
-    def evaluations(self) -> list[tuple[str, Fields]]:
-        """Figures by engine: those of the engine itself, or of the model that it was lowered to."""
-        if "evaluation" not in self.report:
-            return []
-        found = self.fields.child("evaluation")
+        Raises:
+            ArtifactError: The part is not as a compile writes it.
+        """
+        value = self.report.get(key)
+        return absent if value is None else typed(value, kind, f"report.json: {key}")
+
+    @property
+    def passes(self) -> tuple[PassData, ...]:
+        """The passes that ran."""
+        return self.part("passes", tuple[PassData, ...], ())
+
+    def evaluations(self, kind: type[T]) -> list[tuple[str, T]]:
+        """Figures by engine: those of the engine itself, or of the model that it was lowered to.
+
+        Args:
+            kind: Which of them; others may be damaged.
+        """
         entries = []
-        for name in found.values:
-            own = found.child(name)
-            if "lowered-onnx" in own.values:
-                entries.append((f"{name} (on the lowered ONNX)", own.child("lowered-onnx")))
-            if "tokens" in own.values:
-                entries.append((name, own))
+        for name, own in self.part("evaluation", dict[str, dict[str, Any]], {}).items():
+            where, lowered = f"report.json: evaluation: {name}", own.get("lowered-onnx")
+            if lowered is not None:
+                entries.append((f"{name} (on the lowered ONNX)", typed(lowered, kind, where)))
+            if "tokens" in own:
+                entries.append((name, typed(own, kind, where)))
         return entries

@@ -10,11 +10,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from optc.artifact.jsonio import Fields, pretty_json, read_json
+from msgspec import Meta, Struct
+
+from optc.artifact.jsonio import pretty_json, read_json
 from optc.errors import InputError
 from optc.foreign.file import open_file, read_file
+from optc.foreign.typed_json import typed
 from optc.store.oci.copying import AGAIN, write_blob
 from optc.store.oci.manifest import ARTIFACT_TYPE, MEDIA_TYPE, MOST_BYTES, Blob, digest_of
 from optc.store.oci.place import Moved, Tagged, tags_hint
@@ -24,6 +27,17 @@ _TAG = "org.opencontainers.image.ref.name"
 _INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 _MARK, _INDEX = "oci-layout", "index.json"
 _PUSH = "optc push ARTIFACT oci:FOLDER"
+
+
+class _Entry(Struct, frozen=True):
+    """What is read of an entry of the index."""
+
+    digest: str
+    size: Annotated[int, Meta(ge=0, le=MOST_BYTES)]
+
+
+class _Index(Struct, frozen=True):
+    manifests: list[dict[str, Any]]
 
 
 class Layout:
@@ -111,8 +125,8 @@ class Layout:
         raise self._missing(entries)
 
     def _blob(self, entry: dict[str, Any]) -> Blob:
-        fields = Fields(entry, str(self.folder / _INDEX))
-        return Blob(fields.get("digest", str), fields.count("size", 0, MOST_BYTES))
+        found = typed(entry, _Entry, str(self.folder / _INDEX))
+        return Blob(found.digest, found.size)
 
     def _named(self, entry: dict[str, Any]) -> bytes:
         """The manifest of an entry."""
@@ -143,8 +157,7 @@ class Layout:
         path = self.folder / _INDEX
         if not path.is_file():
             return []
-        fields = Fields(read_json(path), str(path))
-        return list(fields.each("manifests", dict))
+        return typed(read_json(path), _Index, str(path)).manifests
 
     def _path(self, digest: str) -> Path:
         algorithm, _, name = digest.partition(":")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
 
 from optc.artifact import Artifact
-from optc.artifact.jsonio import Fields, canonical_json
+from optc.artifact.jsonio import canonical_json
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME
 from optc.artifact.trust.names import BESIDE
 from optc.errors import ArtifactError
 from optc.foreign.file import read_file
-from optc.foreign.typed_json import MAX_INT
+from optc.foreign.typed_json import Size, typed
 from optc.safe_json import JSONError, parse_json
 
 MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"
@@ -31,7 +32,6 @@ EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 MOST_BYTES = 4 << 20
 #: Longest name of a file or folder that file systems take, in bytes.
 _LONGEST = 255
-_SHA256 = re.compile("sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,22 @@ class Blob:
     digest: str
     size: int
     title: str = ""
+
+
+class _Annotations(Struct, frozen=True):
+    title: str = field(name=TITLE)
+
+
+class _Layer(Struct, frozen=True):
+    annotations: _Annotations
+    digest: Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
+    size: Size
+
+
+class _Layers(Struct, frozen=True):
+    """What is read of a manifest."""
+
+    layers: list[_Layer]
 
 
 def files_of(artifact: Artifact) -> list[Blob]:
@@ -100,23 +116,18 @@ def read_manifest_files(data: bytes, where: str) -> list[Blob]:
         raise ArtifactError(
             f"the OCI manifest is not usable as JSON: {error}", where=where
         ) from error
-    if not isinstance(value, dict):
-        raise ArtifactError("the OCI manifest is not a JSON object", where=where)
-    f = Fields(value, where)
     found: dict[str, Blob] = {}
-    for layer in f.children("layers"):
-        title = layer.child("annotations").get(TITLE, str)
-        _check_path(title, f)
+    for layer in typed(value, _Layers, where).layers:
+        title = layer.annotations.title
+        _check_path(title, where)
         if title in found:
-            raise f.error(f"it lists {title[:80]!r} twice")
-        digest = layer.get("digest", str)
-        if not _SHA256.fullmatch(digest):
-            raise f.error(f"{digest[:80]!r} is no sha256 digest")
-        found[title] = Blob(digest, layer.count("size", 0, MAX_INT), title)
+            raise ArtifactError(f"it lists {title[:80]!r} twice", where=where)
+        found[title] = Blob(layer.digest, layer.size, title)
     for title in found:
         for parent in PurePosixPath(title).parents:
             if str(parent) in found:
-                raise f.error(f"it lists {str(parent)[:80]!r} as a file and as a folder")
+                problem = f"it lists {str(parent)[:80]!r} as a file and as a folder"
+                raise ArtifactError(problem, where=where)
     if MANIFEST_NAME not in found:
         raise ArtifactError(f"is no artifact of optc: it holds no {MANIFEST_NAME}", where=where)
     return list(found.values())
@@ -148,10 +159,10 @@ def digest_of(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _check_path(title: str, f: Fields) -> None:
+def _check_path(title: str, where: str) -> None:
     """A path comes from whoever pushed: it must stay in the folder."""
     path = PurePosixPath(title)
     strange = "\\" in title or "\0" in title or str(path) != title
     long = any(len(part.encode()) > _LONGEST for part in path.parts) or len(title) > _LONGEST * 4
     if strange or long or path.is_absolute() or ".." in path.parts or title in ("", "."):
-        raise f.error(f"{title[:80]!r} is no path of a file in an artifact")
+        raise ArtifactError(f"{title[:80]!r} is no path of a file in an artifact", where=where)

@@ -69,7 +69,7 @@ def _flip(path: Path) -> None:
         (lambda a: (a / "sbom.cdx.json").unlink(), r"sbom\.cdx\.json: the file was signed and is"),
         (lambda a: (a / "more").write_text("x"), "more: is no file of the artifact, and no sign"),
         (lambda a: (a / "model.sig").unlink(), r"a: is not signed \(optc sign --key\)"),
-        (lambda a: (a / "model.sig").write_text("{}"), "the key 'mediaType' is missing"),
+        (lambda a: (a / "model.sig").write_text("{}"), "missing required field 'mediaType'"),
     ],
 )
 def test_what_was_changed_afterwards(

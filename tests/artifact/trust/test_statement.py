@@ -53,11 +53,11 @@ def _no_subject(statement: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_shards, "the key 'method' is 'shards', none of files"),
+        (_shards, "serialization.method: invalid enum value 'shards'"),
         (_another_file, "the digest of its subject is not that of its files"),
         (_no_hex, "holds a digest that is no hexadecimal number"),
-        (_another_hash, "the key 'algorithm' is 'blake3', none of sha256"),
-        (_another_predicate, "the key 'predicateType' is 'https://slsa.dev"),
+        (_another_hash, "algorithm: invalid enum value 'blake3'"),
+        (_another_predicate, "predicateType: expected text that matches .https://model_signing"),
         (_no_subject, "the digest of its subject"),
     ],
 )

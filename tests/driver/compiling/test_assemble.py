@@ -16,6 +16,7 @@ from optc.gates.measure import GateResult
 from optc.importer import ImportedModel
 from optc.pipeline.phase import Effect
 from optc.recipe import load_recipe
+from optc.tasks.text_generation import TEXT_GENERATION
 from tests.artifact.toy import toy_engine
 from tests.support.models import Dense, dense_model
 
@@ -77,7 +78,7 @@ def test_the_manifest(stages: Any) -> None:
         cast(Judgement, stages.judgement),
         FILES,
     )
-    assert (found.kind, found.name) == ("language-model", "m")
+    assert (found.task, found.name) == (TEXT_GENERATION, "m")
     assert found.source == Source("m", "ab" * 32, "llama", {"hidden_size": 32})
     assert found.recipe["name"] == "fp32"
     assert found.pipeline == "canonicalize,kv-cache{dtype=int8}"

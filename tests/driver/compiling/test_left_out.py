@@ -46,7 +46,8 @@ def notes(folder: Path, template: str) -> tuple[str, ...]:
 def test_templates_that_work_or_refuse_by_intent(tmp_path: Path, template: str) -> None:
     assert notes(tmp_path, template) == ()
     assert left_out(model(tmp_path), tmp_path, None) == ()
-    assert left_out(model(tmp_path), tmp_path, TokenizerEntry(("t",), 0, (1,), add_bos=True)) == ()
+    plain = TokenizerEntry(("tokenizer/tokenizer.json",), 0, (1,), add_bos=True)
+    assert left_out(model(tmp_path), tmp_path, plain) == ()
 
 
 @pytest.mark.parametrize(

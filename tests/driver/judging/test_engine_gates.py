@@ -218,10 +218,10 @@ TALK = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "c
 
 def talking(folder: Path, template: str) -> TokenizerEntry:
     """The small tokenizer with a template, as files of an artifact."""
-    folder.mkdir()
-    small_tokenizer().save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer").mkdir(parents=True)
+    small_tokenizer().save(str(folder / "tokenizer/tokenizer.json"))
     (folder / "t.jinja").write_text(template)
-    return TokenizerEntry(("tokenizer.json",), None, (3,), False, chat_template="t.jinja")
+    return TokenizerEntry(("tokenizer/tokenizer.json",), None, (3,), False, chat_template="t.jinja")
 
 
 @pytest.mark.parametrize("flips", [0, 1])
@@ -277,7 +277,8 @@ def test_nor_do_they_where_the_engine_cannot_run(measured: list[dict[str, Any]])
     with EngineGates(made) as gates:
         found = gates.judge(entry("cuda:sm_89"))
     assert [gate.name for gate in found.gates] == ["kl_mean"]
-    talking = TokenizerEntry(("tokenizer.json",), None, (3,), False, chat_template="t.jinja")
+    files = ("tokenizer/tokenizer.json",)
+    talking = TokenizerEntry(files, None, (3,), False, chat_template="t.jinja")
     with EngineGates(replace(made, tokenizer=talking)) as gates:
         found = gates.judge(entry("cuda:sm_89"))
     assert [gate.name for gate in found.gates] == ["kl_mean", "decision_flips"]

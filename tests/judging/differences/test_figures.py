@@ -78,10 +78,13 @@ def test_sizes_side_by_side() -> None:
 @pytest.mark.parametrize(
     ("report", "message"),
     [
-        ({"seconds": "long"}, "report.json: the key 'seconds' is not float but str"),
-        ({"storage": {"bytes": -1}}, "'bytes' is -1, not within"),
-        ({"engines": [{"name": 3, "weight_bytes": 1}]}, "'name' is not str but int"),
-        ({"engines": 3}, "'engines' is not list but int"),
+        ({"seconds": "long"}, "report.json: seconds: expected 'float . null', got 'str'"),
+        ({"storage": {"bytes": -1}}, "storage.bytes: expected 'int' >= 0"),
+        (
+            {"engines": [{"name": 3, "weight_bytes": 1}]},
+            r"engines\[0\].name: expected 'str",
+        ),
+        ({"engines": 3}, "engines: expected 'array', got 'int'"),
     ],
 )
 def test_damaged_reports_are_refused(report: dict[str, Any], message: str) -> None:

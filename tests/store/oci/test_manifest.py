@@ -43,14 +43,17 @@ def layer(title: Any = "manifest.json", **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "is not a JSON object"),
-        ({}, "the key 'layers' is missing"),
+        ([], "expected 'object', got 'array'"),
+        ({}, "missing required field 'layers'"),
         ({"layers": []}, "is no artifact of optc: it holds no manifest.json"),
         ({"layers": [layer("config.json")]}, "is no artifact of optc"),
         ({"layers": [layer(), layer()]}, "it lists 'manifest.json' twice"),
-        ({"layers": [layer(digest="md5:ab")]}, "'md5:ab' is no sha256 digest"),
-        ({"layers": [layer(size=-1)]}, "the key 'size' is -1"),
-        ({"layers": [layer(3)]}, "is not str but int"),
+        (
+            {"layers": [layer(digest="md5:ab")]},
+            r"digest: expected text that matches sha256",
+        ),
+        ({"layers": [layer(size=-1)]}, r"layers\[0\].size: expected 'int' >= 0"),
+        ({"layers": [layer(3)]}, "title: expected 'str', got 'int'"),
         *(
             ({"layers": [layer(), layer(title)]}, "is no path of a file in an artifact")
             for title in ("", ".", "..", "/etc/passwd", "../x", "a/../../x", "a\\b", "a//b", "a/")

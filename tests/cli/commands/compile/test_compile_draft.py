@@ -64,7 +64,7 @@ def test_the_artifact_holds_both_engines_and_runs(
     assert draft.source.name == "tiny-draft"
     assert draft.spec.max_context == target.spec.max_context
     assert Artifact.open(output).digest == artifact.digest
-    assert "source" not in artifact.manifest.to_json()["engines"][0]
+    assert artifact.manifest.to_json()["engines"][0]["source"] is None
     assert [entry["build"] for entry in artifact.report()["engines"]] == [{"made": "up"}] * 2
     assert not (output / "draft-tokenizer").exists()
     call = ("run", output, "--prompt", "abc", "--max-tokens", "20", "--ignore-eos", "--json")
