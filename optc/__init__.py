@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from optc.api import compile as compile
     from optc.api import plan as plan
     from optc.api import plan_ladder as plan_ladder
-    from optc.dim import Dim as Dim
     from optc.errors import ArtifactError as ArtifactError
     from optc.errors import BusyError as BusyError
     from optc.errors import EngineError as EngineError
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from optc.runtime.settings import ServeSettings as ServeSettings
     from optc.runtime.tensors.engine import TensorEngine as TensorEngine
     from optc.runtime.tensors.engine import load_tensors as load_tensors
+    from optc.sources.dim import Dim as Dim
 
     __version__: str
 
@@ -55,7 +55,7 @@ _HOMES = {
     "compile": "optc.api",
     "plan": "optc.api",
     "plan_ladder": "optc.api",
-    "Dim": "optc.dim",
+    "Dim": "optc.sources.dim",
     "ArtifactError": "optc.errors",
     "BusyError": "optc.errors",
     "EngineError": "optc.errors",

@@ -3,6 +3,7 @@
 ```yaml
 name: int4-fast
 description: one line for `optc recipes`
+task: text-generation          # the default
 backend: tvm
 pipeline:                      # a pass, a pass with options, or a whole group by its name
   - canonicalize

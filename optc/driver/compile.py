@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 
 from optc.artifact import Artifact
-from optc.dim import Dim
 from optc.driver.compiling.compile import compile as compile_text
 from optc.errors import InputError
 from optc.options import CompileOptions
 from optc.options.keywords import CompileChanges
 from optc.options.option import with_changes
 from optc.progress import Progress, no_progress
+from optc.sources.dim import Dim
 from optc.sources.tensor_source import TensorSource, is_tensor_source
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from optc.dim import Dim
+from optc.sources.dim import Dim
 
 ONNX, PROGRAM = ".onnx", ".pt2"
 

@@ -31,6 +31,7 @@ REQUIRED = {
     "prune-to-budget",
     "prune-weights",
     "prune-width",
+    "quantize-products",
     "quantize-static",
     "quantize-weights",
     "rotate",

@@ -13,7 +13,7 @@ CORE = Path(__file__).parents[2] / "optc"
 #: Rooms behind links, which are not the core.
 OTHERS = {"passes", "backends", "recipes"}
 #: Names that are words of another meaning, too.
-WORDS = {"adapters", "calibrate", "rotate", "smooth", "tensorrt-names"}
+WORDS = {"adapters", "calibrate", "rotate", "simplify", "smooth"}
 
 
 def literals(path: Path) -> Iterator[tuple[int, str]]:

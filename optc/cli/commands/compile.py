@@ -26,11 +26,11 @@ from optc.cli.output import (
 )
 from optc.cli.progress import progress_on_stderr
 from optc.cli.tables import engines_table, gates_tables, passes_table
-from optc.dim import parse_dim
 from optc.errors import GateError
 from optc.judging.decisions import decisions_of
 from optc.judging.summary import Summary
 from optc.options import CompileOptions
+from optc.sources.dim import parse_dim
 
 if TYPE_CHECKING:
     from optc.artifact import Artifact

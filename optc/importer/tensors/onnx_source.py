@@ -8,10 +8,10 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from optc.dim import Dim
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors, digest_of
 from optc.importer.tensors.interface import describe
+from optc.sources.dim import Dim
 
 #: The standard operators' version that passes know; older models are converted, as far as ONNX can.
 OPSET = 18

@@ -16,11 +16,11 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from optc.dim import MOST, Dim
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors, Tensors, digest_of
 from optc.importer.tensors.interface import describe
 from optc.importer.tensors.signature import signature_hint
+from optc.sources.dim import MOST, Dim
 
 OPSET = 23
 _LOGGERS = ("torch.onnx", "torch.export", "torch._export", "onnxscript", "torch.fx")

@@ -10,10 +10,10 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from optc.dim import Dim
 from optc.errors import InputError, UnsupportedError
 from optc.executable.tensors_interface import DimRange
 from optc.importer.tensors.onnx_source import OPSET, import_onnx
+from optc.sources.dim import Dim
 from tests.support.ir_text import f32
 
 WEIGHT = f32(4, 3)
