@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from optc.runtime.requests.generation_request import GenerationRequest as GenerationRequest
     from optc.runtime.requests.prompts import Chat as Chat
     from optc.runtime.settings import ServeSettings as ServeSettings
+    from optc.runtime.tensors.embedder import Embedder as Embedder
     from optc.runtime.tensors.engine import TensorEngine as TensorEngine
     from optc.runtime.tensors.engine import load_tensors as load_tensors
     from optc.sources.dim import Dim as Dim
@@ -74,6 +75,7 @@ _HOMES = {
     "GenerationRequest": "optc.runtime.requests.generation_request",
     "Chat": "optc.runtime.requests.prompts",
     "ServeSettings": "optc.runtime.settings",
+    "Embedder": "optc.runtime.tensors.embedder",
     "TensorEngine": "optc.runtime.tensors.engine",
     "load_tensors": "optc.runtime.tensors.engine",
 }
@@ -82,7 +84,7 @@ _HOMES = {
 #: What needs the packages of the ``compile`` extra.
 _COMPILING = frozenset({"compile", "plan", "plan_ladder"})
 #: What the modules of these import and do is there on Linux alone.
-_ON_LINUX = _COMPILING | {"load", "load_tensors", "Engine", "TensorEngine"}
+_ON_LINUX = _COMPILING | {"load", "load_tensors", "Engine", "TensorEngine", "Embedder"}
 
 
 def __getattr__(name: str) -> object:

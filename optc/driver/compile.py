@@ -14,6 +14,7 @@ from optc.options.keywords import CompileChanges
 from optc.options.option import with_changes
 from optc.progress import Progress, no_progress
 from optc.sources.dim import Dim
+from optc.sources.encoder_folder import may_be_encoder
 from optc.sources.tensor_source import TensorSource, is_tensor_source
 
 
@@ -34,6 +35,15 @@ class AnyChanges(CompileChanges, total=False):
     dynamic: Mapping[str, Mapping[int, Dim]]
     dims: Sequence[Dim]
     inputs: Sequence[str | Path | Mapping[str, Any]]
+
+
+def _encodes(model: str | Path) -> bool:
+    """Whether a model is a folder of an encoder."""
+    if not may_be_encoder(Path(model)):
+        return False
+    from optc.importer.tensors.encoder import is_encoder
+
+    return is_encoder(Path(model))
 
 
 _OF_TENSORS = ("args", "kwargs", "dynamic", "dims", "inputs")
@@ -71,7 +81,7 @@ def compile(
         TypeError: There is no option of a name in ``changes``.
     """
     own = {name: changes.pop(name) for name in _OF_TENSORS if name in changes}  # type: ignore[misc]
-    if not is_tensor_source(model):
+    if not (is_tensor_source(model) or _encodes(model)):
         if given := next((name for name, value in own.items() if value), ""):
             raise InputError(
                 "is for models of named tensors, and the model generates text",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from optc.artifact.artifact import read_manifest
 from optc.runtime import loader
 from optc.runtime.settings import ServeSettings
+from optc.tasks.embedding import EMBEDDING_NAME
 from optc.tasks.tensors import TENSORS_NAME
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def load(
     """Load an artifact.
 
     A decoder becomes an `optc.Engine`, which generates text. A model of named tensors becomes an
-    `optc.TensorEngine`: for type checkers, `optc.load_tensors` gives the same.
+    `optc.TensorEngine`, and one of sentence-transformers an `optc.Embedder`: for type checkers,
+    `optc.load_tensors` gives the same.
 
     Args:
         path: The artifact's folder.
@@ -37,7 +39,7 @@ def load(
             missing or does not fit.
         TypeError: There is no setting of a name in ``changes``.
     """
-    if read_manifest(Path(path)).task.face == TENSORS_NAME:
+    if read_manifest(Path(path)).task.face in (TENSORS_NAME, EMBEDDING_NAME):
         from optc.runtime.tensors.engine import load_tensors
 
         return cast("Engine", load_tensors(path, settings, **changes))

@@ -36,7 +36,10 @@ class TensorSource:
         """The model's name: that of the file, of the factory or of the class."""
         if isinstance(self.model, str | os.PathLike):
             text = os.fspath(self.model)
-            return text.rpartition(":")[2] if is_factory(text) else Path(text).stem
+            if is_factory(text):
+                return text.rpartition(":")[2]
+            path = Path(text).resolve()
+            return path.stem if path.suffix in (ONNX, PROGRAM) else path.name
         return type(self.model).__name__
 
 

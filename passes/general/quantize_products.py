@@ -12,10 +12,13 @@ import onnx_ir as ir
 from optc.forms.batched import BatchedTensors
 from optc.forms.form import Form
 from optc.ir.functions import is_op
+from optc.ir.graph import remove_unused
 from optc.pipeline.base import Pass, PassReport
 from optc.pipeline.phase import Phase
 
 Array = npt.NDArray[Any]
+#: Smaller blocks spread an outlier over too few channels.
+_LEAST_BLOCK = 8
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,16 @@ class QuantizeProducts(Pass):
 
     Weights are symmetric, one scale for each output channel; inputs have one scale and one zero
     point for the whole tensor, of its own range each time. ONNX Runtime has one kernel for the
-    pattern.
+    pattern. Before they are rounded, inputs are rotated in blocks by a Hadamard matrix, and weights
+    with them: outliers of single channels then spread over their block, and the products stay
+    (Ashkboos et al., QuaRot, 2024, arXiv:2404.00456).
 
     Attributes:
         least_inputs: Products over fewer inputs stay float: rounding them gains nothing.
         bits: 8, or 7, which keeps sums of pairs within 16 bits on CPUs with AVX2 alone, where
             ONNX Runtime's kernels saturate.
+        block: Channels of a block, a power of two: the largest one up to it that divides the inputs
+            counts, 8 at least; 0 rotates nothing.
     """
 
     name: ClassVar[str] = "quantize-products"
@@ -40,14 +47,16 @@ class QuantizeProducts(Pass):
 
     least_inputs: int = 16
     bits: int = 8
+    block: int = 64
 
     def __post_init__(self) -> None:
         """Refuse other numbers of bits.
 
         Raises:
-            InputError: ``bits`` is neither 7 nor 8.
+            InputError: ``bits`` is neither 7 nor 8, or ``block`` no power of two.
         """
         self.check_option("bits", (7, 8))
+        self.check_option("block", (0, 8, 16, 32, 64, 128))
 
     def run(self, model: ir.Model) -> PassReport:
         """Rewrite ``model`` in place."""
@@ -69,6 +78,7 @@ class QuantizeProducts(Pass):
                 report.add("int8 per channel")
                 weights += weight.size
         report.judge_missed(weights + report.missed, "int8")
+        remove_unused(model)  # float weights
         return report
 
     def _rewrite(
@@ -81,10 +91,15 @@ class QuantizeProducts(Pass):
         x, name = node.inputs[0], node.name or str(node.outputs[0].name)
         assert x is not None
         made: list[ir.Node] = []
+        block = self._block_of(x, len(weight))
         if x not in rounded:
-            first = ir.node("DynamicQuantizeLinear", [x], num_outputs=3, name=f"{name}.round")
+            turned = _rotated(graph, x, block, name, made) if block else x
+            first = ir.node("DynamicQuantizeLinear", [turned], num_outputs=3, name=f"{name}.round")
             made.append(first)
             rounded[x] = (first.outputs[0], first.outputs[1], first.outputs[2])
+        if block:
+            blocks = weight.reshape(-1, block, weight.shape[1])
+            weight = (hadamard(block) @ blocks).reshape(weight.shape)
         codes, scale, zero = rounded[x]
         most = (1 << (self.bits - 1)) - 1
         scales = np.maximum(np.abs(weight).max(axis=0), np.finfo(np.float32).tiny) / most
@@ -102,6 +117,35 @@ class QuantizeProducts(Pass):
         ir.convenience.replace_nodes_and_values(
             graph, node, [node], made, [node.outputs[0]], [result.outputs[0]]
         )
+
+    def _block_of(self, x: ir.Value, inputs: int) -> int:
+        """Channels of the blocks in which ``x`` is rotated; 0 where it is not."""
+        if x.shape is None:
+            return 0
+        sizes = (self.block >> shift for shift in range(5) if self.block >> shift >= _LEAST_BLOCK)
+        return next((size for size in sizes if inputs % size == 0), 0)
+
+
+def hadamard(size: int) -> npt.NDArray[np.float32]:
+    """The orthonormal Hadamard matrix of Sylvester [size, size], for a power of two; symmetric."""
+    found = np.ones((1, 1), np.float32)
+    while len(found) < size:
+        found = np.block([[found, found], [found, -found]])
+    return (found / np.sqrt(size)).astype(np.float32)
+
+
+def _rotated(graph: ir.Graph, x: ir.Value, block: int, name: str, made: list[ir.Node]) -> ir.Value:
+    """``x`` [..., K], each of its blocks rotated; the nodes go into ``made``."""
+    rank = len(x.shape or ())
+    kept = [0] * (rank - 1)  # as they are, in ONNX's Reshape
+    apart = _constant(graph, f"{name}.blocks", np.array([*kept, -1, block], np.int64))
+    whole = _constant(graph, f"{name}.whole", np.array([*kept, -1], np.int64))
+    matrix = _constant(graph, f"{name}.hadamard", hadamard(block))
+    split = ir.node("Reshape", [x, apart])
+    turned = ir.node("MatMul", [split.outputs[0], matrix], name=f"{name}.rotate")
+    joined = ir.node("Reshape", [turned.outputs[0], whole])
+    made += [split, turned, joined]
+    return joined.outputs[0]
 
 
 def _constant(graph: ir.Graph, name: str, array: Array) -> ir.Value:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from optc.artifact import FileEntry, GateEntry, Manifest, Source
+from optc.artifact import FileEntry, GateEntry, Manifest, Source, TokenizerEntry
 from optc.driver.compiling.assemble import pass_entry
 from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.compiling.machine import machine_facts, package_versions
 from optc.driver.compiling.storage import engine_reports, storage_report
 from optc.driver.judging.judge import Judgement
-from optc.tasks.tensors import TENSORS, TENSORS_NAME
+from optc.tasks.tensors import TENSORS_NAME
 
 if TYPE_CHECKING:
     from optc.importer.tensors.imported import ImportedTensors
@@ -27,17 +27,18 @@ def assemble_manifest(
     engines: Sequence[BuiltEngine],
     judgement: Judgement,
     files: tuple[FileEntry, ...],
+    tokenizer: TokenizerEntry | None = None,
 ) -> Manifest:
     """The manifest: what identifies the artifact, nothing that was measured in time."""
     return Manifest(
         name=imported.name,
-        task=TENSORS,
+        task=imported.task,
         source=Source(imported.name, imported.digest, TENSORS_NAME, {}),
         recipe=recipe.to_json(),
         pipeline=",".join(run.spec for run in runs),
         passes=tuple(map(pass_entry, runs)),
         engines=tuple(built.entry for built in engines),
-        tokenizer=None,
+        tokenizer=tokenizer,
         files=files,
         gated=judgement.measured,
         gates=tuple(GateEntry(g.name, g.bound, g.passed, g.engine) for g in judgement.gates),

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optc.artifact import Artifact, ArtifactWriter, EngineEntry
+from optc.artifact import Artifact, ArtifactWriter, EngineEntry, TokenizerEntry
+from optc.artifact.manifest import TOKENIZER_FILE
 from optc.backend import SharedWeights, TensorsBuilder
 from optc.driver.compiling.built_engine import TARGET, BuiltEngine
 from optc.driver.compiling.engines import EngineTarget, parse_engines
@@ -19,6 +20,7 @@ from optc.driver.judging.judge import GatesFailedError
 from optc.driver.tensors.assemble import assemble_manifest, assemble_report
 from optc.driver.tensors.judge import judge_tensors
 from optc.driver.tensors.samples import Tensors, random_samples, read_samples
+from optc.driver.tensors.sentences import sentence_samples
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.open import import_tensors
 from optc.options import CompileOptions
@@ -114,6 +116,8 @@ class _Compile:
             imported = import_tensors(source)
         warnings = list(imported.warnings)
         samples = read_samples(given, imported.interface) or imported.samples
+        if not samples and imported.tokenizer:
+            samples = sentence_samples(imported.tokenizer, imported.interface)
         if not samples:
             samples = random_samples(imported.interface)
             warnings.append(
@@ -165,9 +169,11 @@ class _Compile:
         judgement: Any,
         warnings: Sequence[str],
     ) -> Artifact:
+        tokenizer = self._tokenizer(imported.tokenizer)
         files = self.writer.hashed_files()
         copied = self.writer.store_once(files)
-        manifest = assemble_manifest(self.recipe, imported, runs, built, judgement, files)
+        entries = (files, tokenizer)
+        manifest = assemble_manifest(self.recipe, imported, runs, built, judgement, *entries)
         self.memory.sample()
         self.seconds["total"] = time.perf_counter() - self.started
         report = assemble_report(built, runs, judgement, files, copied, self.seconds)
@@ -178,6 +184,13 @@ class _Compile:
             kept = self.writer.keep_failed(manifest, report) if keep else None
             raise GatesFailedError(judgement, report, kept)
         return self.writer.commit(manifest, report)
+
+    def _tokenizer(self, content: str) -> TokenizerEntry | None:
+        """Write the tokenizer of a model that embeds texts."""
+        if not content:
+            return None
+        (self.writer.subfolder("tokenizer") / "tokenizer.json").write_text(content, "utf-8")
+        return TokenizerEntry((TOKENIZER_FILE,), None, (), add_bos=False)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
+#: So many samples are tried before all others: more take long where a model embeds sentences.
+_CHECKED = 8
 
 
 def judge_tensors(
@@ -59,7 +61,7 @@ def judge_tensors(
     threads = usable_threads()
     with tempfile.TemporaryDirectory(dir=writer.folder.parent, prefix=".baseline-") as folder:
         baseline = _baseline(original, imported, Path(folder), threads)
-        _check_samples(baseline, samples)
+        _check_samples(baseline, samples[:_CHECKED])
         reference = _Kept(imported.reference or baseline.run)
         verdicts: list[GateResult] = []
         for built in engines:
@@ -69,7 +71,13 @@ def judge_tensors(
                 continue
             engine = open_folder(writer.folder / built.entry.folder, built.entry, threads)
             verdicts += measure_tensors(
-                engine.run, reference, baseline.run, samples, recipe.gates, built.entry.name
+                engine.run,
+                reference,
+                baseline.run,
+                samples,
+                recipe.gates,
+                built.entry.name,
+                imported.task,
             )
             engine.close()
         baseline.close()

@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from optc.gates.measure import GateResult, judge
 from optc.gates.tensors.outputs import OutputFigures
-from optc.tasks.task import SPEED
+from optc.gates.tensors.recall import Recall
+from optc.tasks.embedding import EMBEDDING
+from optc.tasks.task import SPEED, Task
 from optc.tasks.tensors import TENSORS
 
 Array = npt.NDArray[Any]
@@ -28,6 +30,7 @@ def measure_tensors(
     samples: Sequence[Mapping[str, Array]],
     bounds: Mapping[str, float | None],
     name: str,
+    task: Task = TENSORS,
 ) -> tuple[GateResult, ...]:
     """Verdicts of the task's measures that have a bound or a value, in order.
 
@@ -38,14 +41,20 @@ def measure_tensors(
         samples: Inputs by name.
         bounds: Of the recipe.
         name: Of the engine.
+        task: Whose measures they are.
     """
-    figures = OutputFigures()
+    figures, recall = OutputFigures(), Recall()
     for sample in samples:
-        figures.add(engine(sample), reference(sample))
+        found, wanted = engine(sample), reference(sample)
+        figures.add(found, wanted)
+        if task is EMBEDDING:
+            recall.add(found, wanted)
     values = figures.values()
+    if task is EMBEDDING:
+        values["recall_at_10"] = recall.value()
     if any(one in bounds for one in TENSORS.of(SPEED)):
         values["inference_speedup"] = speedup(engine, baseline, samples[0])
-    return tuple(_judged(one, values.get(one), bounds, name) for one in TENSORS.gates)
+    return tuple(_judged(one, values.get(one), bounds, name) for one in task.gates)
 
 
 def speedup(engine: Run, baseline: Run, sample: Mapping[str, Array]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
@@ -12,6 +12,8 @@ import onnx_ir as ir
 
 from optc.errors import UnsupportedError
 from optc.executable.tensors_interface import DType, TensorsInterface
+from optc.tasks.task import Task
+from optc.tasks.tensors import TENSORS
 
 Array = npt.NDArray[Any]
 #: Tensors by name.
@@ -46,6 +48,9 @@ class ImportedTensors:
         samples: Inputs to judge engines by, if the source brings some.
         reference: Computes the outputs as the source does; None where only the graph is there.
         warnings: What the user should know.
+        task: What the model is for.
+        tokenizer: JSON of the tokenizer that makes its inputs of texts, truncated and padded; empty
+            where there is none.
     """
 
     model: ir.Model
@@ -55,6 +60,12 @@ class ImportedTensors:
     samples: tuple[Tensors, ...] = ()
     reference: Callable[[Tensors], Tensors] | None = None
     warnings: tuple[str, ...] = ()
+    task: Task = TENSORS
+    tokenizer: str = ""
+
+    def with_texts(self, task: Task, tokenizer: str) -> ImportedTensors:
+        """The model with a tokenizer of its inputs, for a task over texts."""
+        return replace(self, task=task, tokenizer=tokenizer, samples=())
 
 
 def dtype_of(value: ir.Value) -> DType:

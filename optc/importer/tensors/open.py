@@ -7,13 +7,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optc.errors import InputError
+from optc.importer.tensors.imported import ImportedTensors
 from optc.sources.tensor_source import ONNX, TensorSource, is_factory
-
-if TYPE_CHECKING:
-    from optc.importer.tensors.imported import ImportedTensors
 
 
 def import_tensors(source: TensorSource) -> ImportedTensors:
@@ -27,6 +25,8 @@ def import_tensors(source: TensorSource) -> ImportedTensors:
     if isinstance(model, str | os.PathLike):
         text = os.fspath(model)
         model = _made_by(text) if is_factory(text) else _opened(Path(text))
+    if isinstance(model, ImportedTensors):
+        return model
     if isinstance(model, tuple):
         model, *example = model
         source = _with_example(source, example)
@@ -44,6 +44,10 @@ def import_tensors(source: TensorSource) -> ImportedTensors:
 
 
 def _opened(path: Path) -> Any:
+    if path.is_dir():
+        from optc.importer.tensors.encoder import import_encoder
+
+        return import_encoder(path)
     if not path.is_file():
         raise InputError("there is no such file", where=str(path))
     if path.suffix == ONNX:

@@ -19,6 +19,7 @@ from optc.options.option import with_changes
 from optc.runtime.settings import ServeSettings
 from optc.runtime.tensors.inputs import checked_inputs
 from optc.target import usable_threads
+from optc.tasks.embedding import EMBEDDING_NAME
 
 Array = npt.NDArray[Any]
 
@@ -128,7 +129,14 @@ def load_tensors(
         "target": choice.entry.target.name,
         "rejected": {other.name: other.reason for other in choice.rejected},
     }
-    return TensorEngine(executable, interface_of(choice.entry), info)
+    interface = interface_of(choice.entry)
+    tokenizer = artifact.manifest.tokenizer
+    if artifact.manifest.task.face != EMBEDDING_NAME or tokenizer is None:
+        return TensorEngine(executable, interface, info)
+    from optc.runtime.tensors.embedder import Embedder, read_tokenizer
+
+    reader = read_tokenizer(artifact.path / tokenizer.files[0])
+    return Embedder(executable, interface, info, reader)
 
 
 def open_tensors(artifact: Artifact, entry: EngineEntry, threads: int) -> TensorsExecutable:

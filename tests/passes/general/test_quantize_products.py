@@ -18,8 +18,12 @@ from tests.support.ragged import run
 WEIGHT = f32(16, 5)
 
 
-def oracle(x: np.ndarray, weight: np.ndarray, bits: int = 8) -> np.ndarray:
+def oracle(x: np.ndarray, weight: np.ndarray, bits: int = 8, block: int = 0) -> np.ndarray:
     """The product of rounded inputs and weights, in float64 (ONNX, DynamicQuantizeLinear)."""
+    if block:
+        signs = [[(-1) ** (i & j).bit_count() for j in range(block)] for i in range(block)]
+        turn = np.kron(np.eye(len(weight) // block), np.array(signs) / np.sqrt(block))
+        x, weight = (x @ turn).astype(np.float32), (turn.T @ weight).astype(np.float32)
     most = (1 << (bits - 1)) - 1
     scales = np.abs(weight).max(0).astype(np.float64) / most
     integers = np.rint(weight / scales.astype(np.float32))
@@ -44,10 +48,11 @@ def rounded(model: ir.Model, **options: int) -> dict[str, int]:
 
 def test_the_text_and_the_numbers() -> None:
     model = stated("g (float[B,S,16] x) => (float[B,S,5] y)", "y = MatMul (x, w)", {"w": WEIGHT})
-    assert rounded(model) == {"int8 per channel": 1}
+    assert rounded(model, block=0) == {"int8 per channel": 1}
     kinds = [node.op_type for node in model.graph]
     assert kinds == ["DynamicQuantizeLinear", "MatMulInteger", "Cast", "Mul", "Mul"]
     assert model.graph.outputs[0].name == "y"
+    assert "w" not in model.graph.initializers
     x = f32(2, 3, 16, seed=2)
     np.testing.assert_allclose(run(model, {"x": x})[0], oracle(x, WEIGHT), rtol=1e-4, atol=1e-5)
 
@@ -62,8 +67,33 @@ def test_gemm_keeps_its_bias_and_its_order(turned: int) -> None:
     )
     assert rounded(model) == {"int8 per channel": 1}
     x = f32(3, 16, seed=3)
-    wanted = oracle(x, WEIGHT) + bias
+    wanted = oracle(x, WEIGHT, block=16) + bias
     np.testing.assert_allclose(run(model, {"x": x})[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "asked", "block"), [(64, 64, 64), (96, 64, 32), (24, 64, 8), (128, 128, 128)]
+)
+def test_inputs_are_rotated_before_they_are_rounded(inputs: int, asked: int, block: int) -> None:
+    weight = f32(inputs, 5)
+    text = f"g (float[B,S,{inputs}] x) => (float[B,S,5] y)"
+    model = stated(text, "y = MatMul (x, w)", {"w": weight})
+    rounded(model, block=asked)
+    x = f32(2, 3, inputs, seed=2)
+    x[:, :, 3] *= 40  # one channel is an outlier
+    (found,) = run(model, {"x": x})
+    np.testing.assert_allclose(found, oracle(x, weight, 8, block), rtol=1e-3, atol=1e-2)
+    exact = x.astype(np.float64) @ weight
+    errors = [np.abs(one - exact).mean() for one in (found, oracle(x, weight))]
+    assert errors[0] < errors[1]
+
+
+@pytest.mark.parametrize("inputs", [20, 33])
+def test_widths_that_no_block_divides_are_not_rotated(inputs: int) -> None:
+    weight = f32(inputs, 5)
+    model = stated(f"g (float[B,{inputs}] x) => (float[B,5] y)", "y = MatMul (x, w)", {"w": weight})
+    rounded(model)
+    assert "Reshape" not in nodes_text(model)
 
 
 def test_layers_of_one_input_round_it_once() -> None:
@@ -78,11 +108,12 @@ def test_layers_of_one_input_round_it_once() -> None:
 
 def test_seven_bits() -> None:
     model = stated("g (float[B,16] x) => (float[B,5] y)", "y = MatMul (x, w)", {"w": WEIGHT})
-    rounded(model, bits=7)
+    rounded(model, bits=7, block=0)
     x = f32(3, 16)
     np.testing.assert_allclose(run(model, {"x": x})[0], oracle(x, WEIGHT, 7), rtol=1e-4, atol=1e-5)
-    with pytest.raises(InputError, match="bits=6"):
-        QuantizeProducts(bits=6)
+    for options in ({"bits": 6}, {"block": 48}):
+        with pytest.raises(InputError, match="is not possible"):
+            QuantizeProducts(**options)
 
 
 @pytest.mark.parametrize(

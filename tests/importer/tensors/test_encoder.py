@@ -1,0 +1,120 @@
+"""Folders of encoders: which they are, their inputs, and their poolings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertModel, ViTModel
+
+from optc.errors import UnsupportedError
+from optc.importer.tensors.encoder import import_encoder, is_encoder
+from optc.importer.tensors.pooling import Pooled
+from optc.sources.encoder_folder import may_be_encoder
+from optc.tasks.embedding import EMBEDDING
+from optc.tasks.tensors import TENSORS
+from tests.importer.tensors.encoders import POSITIONS, bert, sentence_transformer, vit
+from tests.support.ragged import run
+
+IDS = np.array([[2, 5, 6, 7, 3], [2, 9, 3, 0, 0]])
+MASK = (IDS != 0).astype(np.int64)
+GIVEN = {"input_ids": IDS, "attention_mask": MASK, "token_type_ids": np.zeros_like(IDS)}
+
+
+def hidden(folder: Path) -> torch.Tensor:
+    model = BertModel.from_pretrained(folder).eval()
+    with torch.no_grad():
+        found: torch.Tensor = model(**{k: torch.from_numpy(v) for k, v in GIVEN.items()})[0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "encodes"),
+    [
+        ("BertModel", True),
+        ("BertForMaskedLM", True),
+        ("ViTForImageClassification", True),
+        ("RobertaForSequenceClassification", True),
+        ("LlamaForCausalLM", False),
+        ("GPT2LMHeadModel", False),
+        ("LlamaModel", False),  # the base of a decoder: its refusal says which class has a head
+        ("T5ForConditionalGeneration", False),
+    ],
+)
+def test_which_classes_encode(tmp_path: Path, name: str, encodes: bool) -> None:
+    kind = {"V": "vit", "R": "roberta", "B": "bert", "L": "llama", "G": "gpt2", "T": "t5"}[name[0]]
+    stated = {"architectures": [name], "model_type": kind}
+    (tmp_path / "config.json").write_text(json.dumps(stated))
+    assert (may_be_encoder(tmp_path) and is_encoder(tmp_path)) == encodes
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"architectures": [3]}', '{"architectures": []}'])
+def test_configs_that_say_nothing(tmp_path: Path, content: str) -> None:
+    assert not may_be_encoder(tmp_path)
+    (tmp_path / "config.json").write_text(content)
+    assert not may_be_encoder(tmp_path)
+
+
+def test_a_text_encoder(tmp_path: Path) -> None:
+    folder = bert(tmp_path / "small")
+    found = import_encoder(folder)
+    assert (found.name, found.task, found.tokenizer) == ("small", TENSORS, "")
+    assert [one.dims for one in found.interface.inputs] == [("batch", "tokens")] * 3
+    assert found.interface.symbols["tokens"].most == POSITIONS
+    outputs = dict(
+        zip((one.name for one in found.interface.outputs), run(found.model, GIVEN), strict=True)
+    )
+    wanted = hidden(folder).numpy()
+    kept = MASK[..., None] == 1  # what stands at padding is nobody's
+    np.testing.assert_allclose(
+        np.where(kept, outputs["last_hidden_state"], 0), np.where(kept, wanted, 0), atol=1e-5
+    )
+
+
+def test_an_image_encoder(tmp_path: Path) -> None:
+    found = import_encoder(vit(tmp_path / "vit"))
+    assert [one.dims for one in found.interface.inputs] == [("batch", 3, 16, 16)]
+    pixels = np.random.default_rng(0).standard_normal((3, 3, 16, 16)).astype(np.float32)
+    model = ViTModel.from_pretrained(tmp_path / "vit").eval()
+    with torch.no_grad():
+        wanted = model(torch.from_numpy(pixels))
+    names = [one.name for one in found.interface.outputs]
+    for name, output in zip(names, run(found.model, {"pixel_values": pixels}), strict=True):
+        np.testing.assert_allclose(output, wanted[name].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mode", "pooled"),
+    [
+        ("cls_token", lambda h: h[:, 0]),
+        ("mean_tokens", lambda h: torch.stack([h[0].mean(0), h[1, :3].mean(0)])),
+        ("max_tokens", lambda h: torch.stack([h[0].amax(0), h[1, :3].amax(0)])),
+        ("lasttoken", lambda h: torch.stack([h[0, 4], h[1, 2]])),
+    ],
+)
+def test_pooling(tmp_path: Path, mode: str, pooled: object) -> None:
+    folder = sentence_transformer(tmp_path / "st", mode, normalize=False)
+    found = import_encoder(folder)
+    assert found.task is EMBEDDING
+    assert [one.name for one in found.interface.outputs] == ["embeddings"]
+    wanted = pooled(hidden(folder)).numpy()  # type: ignore[operator]
+    np.testing.assert_allclose(run(found.model, GIVEN)[0], wanted, atol=1e-5)
+
+
+def test_several_poolings_stand_side_by_side_and_vectors_get_length_1(tmp_path: Path) -> None:
+    found = import_encoder(sentence_transformer(tmp_path / "st", "cls_token", "mean_tokens"))
+    (vectors,) = run(found.model, GIVEN)
+    assert vectors.shape == (2, 64)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+
+
+def test_what_sentence_transformers_may_have_and_optc_has_not(tmp_path: Path) -> None:
+    folder = sentence_transformer(tmp_path / "st", "weightedmean_tokens")
+    with pytest.raises(UnsupportedError, match="pools by pooling_mode_weightedmean_tokens"):
+        Pooled.of(folder, torch.nn.Identity())
+    (folder / "modules.json").write_text(json.dumps([{"type": "a.Dense", "path": "2_Dense"}]))
+    with pytest.raises(UnsupportedError, match="module Dense is not known"):
+        Pooled.of(folder, torch.nn.Identity())
