@@ -89,7 +89,8 @@ class QuantizeProducts(Pass):
         rounded: dict[ir.Value, tuple[ir.Value, ir.Value, ir.Value]],
     ) -> None:
         x, name = node.inputs[0], node.name or str(node.outputs[0].name)
-        assert x is not None
+        if x is None:
+            raise ValueError(f"{name} has no input")
         made: list[ir.Node] = []
         block = self._block_of(x, len(weight))
         if x not in rounded:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,7 @@ from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.judging.judge import Judgement, not_judged
 from optc.errors import EngineError, InputError, UnsupportedError
 from optc.gates.measure import GateResult, is_open
-from optc.gates.tensors.measure import measure_tensors
+from optc.gates.tensors.measure import Run, measure_tensors
 from optc.machine import this_machine
 from optc.options import CompileOptions
 from optc.runtime.tensors.engine import open_folder
@@ -59,8 +57,8 @@ def judge_tensors(
     if asked.no_gates:
         return not_judged(recipe.gates, engines)
     threads = usable_threads()
-    with tempfile.TemporaryDirectory(dir=writer.folder.parent, prefix=".baseline-") as folder:
-        baseline = _baseline(original, imported, Path(folder), threads)
+    with writer.scratch() as folder:
+        baseline = _baseline(original, imported, folder, threads)
         _check_samples(baseline, samples[:_CHECKED])
         reference = _Kept(imported.reference or baseline.run)
         verdicts: list[GateResult] = []
@@ -110,19 +108,17 @@ def _check_samples(baseline: TensorsExecutable, samples: Sequence[Tensors]) -> N
             ) from error
 
 
-@dataclass
 class _Kept:
     """Outputs of the reference, computed once for each sample."""
 
-    run: Any
-
-    def __post_init__(self) -> None:
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._found: dict[int, Tensors] = {}
 
     def __call__(self, sample: Tensors) -> Tensors:
         """Outputs for a sample that stays alive."""
         if id(sample) not in self._found:
-            self._found[id(sample)] = self.run(sample)
+            self._found[id(sample)] = self._run(sample)
         return self._found[id(sample)]
 
 

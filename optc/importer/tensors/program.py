@@ -114,7 +114,8 @@ def import_program(
         raise UnsupportedError(
             f"PyTorch cannot translate the program to ONNX: {_first_line(error)}", where=name
         ) from error
-    assert exported is not None
+    if exported is None:
+        raise UnsupportedError("PyTorch translated the program to nothing", where=name)
     model = exported.model
     dims = _name_dims(model, program, dynamic or {})
     _name_outputs(model, program)
