@@ -90,8 +90,10 @@ def compile(
             )
         text = cast(CompileChanges, changes)
         return compile_text(model, recipe, output, options=options, progress=progress, **text)
-    from optc.driver.tensors.compile import compile_tensors
+    from optc.driver.tensors.compile import DEFAULT_RECIPE, compile_tensors
 
+    if recipe is None and (options is None or options.recipe == CompileOptions().recipe):
+        recipe = DEFAULT_RECIPE
     named = {"recipe": recipe, "output": output}
     stated = {name: value for name, value in named.items() if value is not None}
     asked = with_changes(options or CompileOptions(), {**changes, **stated})

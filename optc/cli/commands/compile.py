@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from optc.cli.bisect_tables import bisect_tables
 from optc.cli.draft_line import draft_figures, draft_line
@@ -59,7 +60,7 @@ def command(as_json: bool, **options: Any) -> None:
     """Compile MODEL and prove the result against it.
 
     MODEL is a Hugging Face folder or name or a GGUF file of a decoder; or a model of named tensors:
-    a file .onnx or .pt2, or package.module:factory.
+    a file .onnx or .pt2, the folder of an encoder, or package.module:factory.
 
     Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not. With
     --recipe auto, finds the fastest or smallest of all recipes that hold what --gate asks for.
@@ -67,6 +68,8 @@ def command(as_json: bool, **options: Any) -> None:
     files = SummaryFiles(options.pop("markdown"), options.pop("junit"))
     files.check()
     title = f"optc compile {options['model']}"
+    if click.get_current_context().get_parameter_source("recipe") is ParameterSource.DEFAULT:
+        options["recipe"] = None  # the default depends on the model
     try:
         artifact = _compile(**options)
     except GateError as error:

@@ -86,8 +86,7 @@ def _recipe(asked: CompileOptions) -> Recipe:
                 where=f"--{one.name.replace('_', '-')}",
                 hint="leave it out",
             )
-    named = DEFAULT_RECIPE if asked.recipe == defaults.recipe else asked.recipe
-    recipe = load_recipe(named, sets=asked.set, gates=asked.gate)
+    recipe = load_recipe(asked.recipe, sets=asked.set, gates=asked.gate)
     if recipe.task != TENSORS_NAME:
         raise InputError(
             f"the recipe {recipe.name!r} is for the task {recipe.task!r}",
