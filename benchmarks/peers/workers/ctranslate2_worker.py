@@ -14,11 +14,12 @@ from serving import scoring, serve
 
 
 class Translator:
-    """One model in int8, with the rest in float32; ids are given as tokens of its vocabulary."""
+    """One model, computed as it is stored: int8 with the rest in float32, or float32; ids are given
+    as tokens of its vocabulary."""
 
     def __init__(self, folder: str, threads: int) -> None:
         self.model = ctranslate2.Generator(
-            folder, device="cpu", compute_type="int8_float32", intra_threads=threads
+            folder, device="cpu", compute_type="default", intra_threads=threads
         )
         self.vocabulary = vocabulary_of(folder)
 
