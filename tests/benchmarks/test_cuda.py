@@ -14,7 +14,7 @@ from optc.machine import Machine
 from optc.roofline.costs import KernelCost, StepCosts
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
-SPEC = StepInterface(8, 64, 32, 4, 4, 16, True, (KVGroup(0, (0,)),), ())
+SPEC = StepInterface(8, 64, 32, 4, 4, 16, True, (KVGroup(0, ()),), ())
 
 
 def test_without_a_gpu_it_ends_with_status_3_and_the_reason(

@@ -43,7 +43,7 @@ def test_a_new_field_is_an_option() -> None:
     options = Dummy(**found)
     assert (options.dummy, options.words, options.output) == (3, ("x", "y"), Path("o"))
     assert options.force
-    assert not options.tune
+    assert not options.no_gates
 
 
 def test_without_arguments_all_have_the_defaults_of_the_class() -> None:

@@ -20,6 +20,7 @@ PAGES = ROOT / "docs/how-to"
 _LOOKUPS = (
     pass_registry.pass_groups,
     pass_registry.passes,
+    registry._installed,
     registry.backend_names,
     registry.backend,
 )

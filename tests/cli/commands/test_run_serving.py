@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import optc as package
+from optc.runtime import loader
 from optc.runtime.settings import ServeSettings
 from tests.cli.conftest import Optc
 
@@ -43,13 +44,13 @@ def test_max_sequences_reaches_the_engine_and_changes_no_text(
     optc: Optc, artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[int | None] = []
-    load = package.load
+    load = loader.load
 
     def noted(path: Path, settings: ServeSettings) -> package.Engine:
         loaded.append(settings.max_sequences)
         return load(path, settings)
 
-    monkeypatch.setattr(package, "load", noted)
+    monkeypatch.setattr(loader, "load", noted)
     prompts = [option for text in ("ab", "ba", "aab") for option in ("--prompt", text)]
     together, one_by_one = (
         [
