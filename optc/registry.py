@@ -90,7 +90,7 @@ def recipe_files() -> dict[str, Traversable]:
 
 
 def load_point(point: EntryPoint, read: Callable[[Any], Any] = lambda found: found) -> Any:
-    """What ``read`` takes of the module or object of an entry point.
+    """The part that ``read`` takes of the module or object of an entry point.
 
     Raises:
         UnavailableError: It is of another package, which cannot be imported or lacks that.

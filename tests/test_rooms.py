@@ -99,7 +99,7 @@ def counted(names: Iterable[str]) -> dict[str, int]:
 
 
 def beyond(counts: Mapping[str, int], budget: Mapping[str, int]) -> list[str]:
-    """What to do about each room that is larger than its budget, and about each that has none."""
+    """A line for each room that is larger than its budget, or has none."""
     found = [
         f"{room} has {lines} lines, {lines - budget[room]} more than its budget of {budget[room]}"
         for room, lines in counts.items()

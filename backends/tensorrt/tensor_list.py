@@ -31,7 +31,7 @@ class _Tensor(Struct, frozen=True):
 
 
 class _TensorList(Struct, frozen=True):
-    """What the file holds."""
+    """The contents of the file."""
 
     tensors: list[_Tensor]
 

@@ -21,7 +21,7 @@ _WHERE = "tvm engine: data"
 
 
 class EngineData(Struct, frozen=True, kw_only=True):
-    """What a load needs beside the spec, whatever the engine runs on.
+    """Data that a load needs beside the spec, on any device.
 
     Attributes:
         shared: Folder of the weights that are not `Placed.own`, relative to the engine's; of a CPU
@@ -93,7 +93,7 @@ def read_common(data: Mapping[str, Any]) -> EngineData:
 
 
 def stored_tensors(data: Mapping[str, Any], files: EngineFiles) -> list[StoredTensor]:
-    """Where the packed tensors lie; raises as `read_data`."""
+    """The places of the packed tensors; raises as `read_data`."""
     found = read_common(data)
     path = files.path(WEIGHTS_FILE, found.shared)
     return [

@@ -56,7 +56,7 @@ class ContextData(Struct, frozen=True):
 
 
 class DistributionData(Struct, frozen=True):
-    """How the KL of single tokens is distributed (`optc.gates.kl_distribution`)."""
+    """The distribution of the KL of single tokens (`optc.gates.kl_distribution`)."""
 
     first: Annotated[float, Meta(gt=0)]
     bins_per_decade: Positive
@@ -90,7 +90,7 @@ class DecisionData(Struct, frozen=True):
 
 
 class DecisionCounts(Struct, frozen=True):
-    """How many decisions there are, how many firm ones, and how many of these flipped."""
+    """Numbers of decisions, of firm ones, and of these that flipped."""
 
     count: Count
     firm: Count
@@ -181,7 +181,7 @@ class BisectData(Struct, frozen=True):
 
 
 class StorageData(Struct, frozen=True):
-    """What the artifact takes on disk."""
+    """Bytes of the artifact on disk."""
 
     bytes: Size
 
@@ -195,7 +195,7 @@ class EngineSizes(Struct, frozen=True):
 
 
 class SizesData(Struct, frozen=True):
-    """What artifacts are compared by beside gates."""
+    """Figures beside gates by which artifacts are compared."""
 
     storage: StorageData | None = None
     engines: tuple[EngineSizes, ...] = ()
@@ -204,7 +204,7 @@ class SizesData(Struct, frozen=True):
 
 
 class ReportData(Struct, frozen=True):
-    """What a reader checks: the parts that several commands show. Pages check their own parts."""
+    """The parts that several commands show, which a reader checks. Pages check their own parts."""
 
     passes: tuple[PassData, ...] = ()
     gates: tuple[GateData, ...] = ()

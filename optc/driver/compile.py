@@ -38,7 +38,7 @@ class AnyChanges(CompileChanges, total=False):
 
 
 def _encodes(model: str | Path) -> bool:
-    """Whether a model is a folder of an encoder."""
+    """True for the folder of an encoder."""
     if not may_be_encoder(Path(model)):
         return False
     from optc.importer.tensors.encoder import is_encoder

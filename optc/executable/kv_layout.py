@@ -8,7 +8,7 @@ KVLayout = Literal["paged", "slots"]
 
 
 class HasLayout(Protocol):
-    """What of an `optc.executable.executable.StepInterface` is needed here."""
+    """The part of an `optc.executable.executable.StepInterface` that is needed here."""
 
     @property
     def kv_layout(self) -> KVLayout:

@@ -37,7 +37,7 @@ class PrefixMarks:
 
     @property
     def tokens(self) -> int:
-        """How many there are."""
+        """The number of marks."""
         return len(self.marks) // _BYTES
 
     def parting(self, other: PrefixMarks) -> int | None:

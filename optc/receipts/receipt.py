@@ -24,7 +24,7 @@ _FORBIDDEN = "-inf"
 
 @dataclass(frozen=True)
 class Origin:
-    """What computes answers.
+    """The engine that computes answers, and its artifact.
 
     Attributes:
         artifact: Its digest.
@@ -161,7 +161,7 @@ def _answer(value: Mapping[str, Any]) -> AnswerReceipt:
 
 
 def _sampling_json(params: SamplingParams) -> dict[str, Any]:
-    """What is stated, but for what has no effect on tokens."""
+    """The parameters that are stated and have an effect on tokens."""
     found = {name: getattr(params, name) for name in sorted(params.stated - _WITHOUT_EFFECT)}
     if biases := found.get("logit_bias"):
         shown = {str(token): _bias(value) for token, value in biases.items()}

@@ -104,7 +104,7 @@ class _Engine(Struct, frozen=True):
 
 
 class _Benchmark(Struct, frozen=True):
-    """What is read of ``optc bench --json``."""
+    """The fields of ``optc bench --json`` that are read."""
 
     engine: _Engine | None = None
     target: str | None = None

@@ -64,7 +64,7 @@ class Service:
 
     @property
     def state(self) -> Literal["draining", "loading", "busy", "ready"]:
-        """Whether requests are taken, and why not."""
+        """The state of the server: it takes requests only where it is ready."""
         if self.draining:
             return "draining"
         if not self.models.loaded:

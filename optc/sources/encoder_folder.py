@@ -21,7 +21,7 @@ _MOST_BYTES = 1 << 20
 
 
 def may_be_encoder(path: Path) -> bool:
-    """Whether a folder may have a model that encodes; False where that cannot be told."""
+    """True if a folder may have a model that encodes; False where that cannot be told."""
     file = path / _CONFIG
     if not file.is_file():
         return False

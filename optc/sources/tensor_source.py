@@ -44,7 +44,7 @@ class TensorSource:
 
 
 def is_tensor_source(model: object) -> bool:
-    """Whether a model is one of named tensors by its kind: no folder and no name of a decoder."""
+    """True for a model of named tensors by its kind: no folder and no name of a decoder."""
     if not isinstance(model, str | os.PathLike):
         return True
     text = os.fspath(model)
@@ -52,7 +52,7 @@ def is_tensor_source(model: object) -> bool:
 
 
 def is_factory(text: str) -> bool:
-    """Whether a text is ``package.module:factory``."""
+    """True for a text ``package.module:factory``."""
     module, colon, name = text.partition(":")
     dotted = all(part.isidentifier() for part in module.split("."))
     return bool(colon) and dotted and name.isidentifier()

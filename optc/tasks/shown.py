@@ -1,4 +1,4 @@
-"""Whether this optc can show an artifact's engines as their task says."""
+"""Tells whether this optc can show an artifact's engines as their task says."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Measure(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Task(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a model is for.
+    """The purpose of a model.
 
     Attributes:
         name: As in the entry point (``optc.tasks``).

@@ -80,7 +80,7 @@ def test_changed_manifest_is_refused() -> None:
 
 
 def test_other_format_versions_are_refused() -> None:
-    """Which optc is needed is said, as far as a manifest of another format tells."""
+    """The optc that is needed is named, as far as a manifest of another format tells."""
     with pytest.raises(ArtifactError, match="format version 2, but this optc reads version 3") as c:
         parse_manifest({**written(), "format": 2}, "m")
     assert "compile it again" in c.value.hint

@@ -25,7 +25,7 @@ KEY = "0" * 64
 
 @pytest.fixture(autouse=True)
 def on_any_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is free on the disk of these tests does not matter."""
+    """The free space of this disk does not matter."""
     monkeypatch.setattr(calibration_cache, "_FREE_BYTES", 0)
 
 

@@ -40,7 +40,7 @@ class _Material(Struct, frozen=True):
 
 
 class _Bundle(Struct, frozen=True):
-    """What is read of a bundle."""
+    """The fields of a bundle that are read."""
 
     media_type: Annotated[str, exactly(MEDIA_TYPE)] = field(name="mediaType")
     material: _Material = field(name="verificationMaterial")

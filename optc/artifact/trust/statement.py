@@ -48,7 +48,7 @@ class _Subject(Struct, frozen=True):
 
 
 class _Statement(Struct, frozen=True):
-    """What is read of a statement: of this type, with this predicate."""
+    """The fields of a statement that are read: of this type, with this predicate."""
 
     type: Annotated[str, exactly(STATEMENT_TYPE)] = field(name="_type")
     predicate_type: Annotated[str, exactly(PREDICATE_TYPE)] = field(name="predicateType")

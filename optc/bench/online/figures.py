@@ -82,7 +82,7 @@ def failures_of(answers: Sequence[Answer]) -> list[Failure]:
 
 
 def errors_by_kind(failures: Sequence[Failure]) -> list[dict[str, Any]]:
-    """How many there are of each kind, most first, and what the first of them said."""
+    """The number of each kind, most first, with the words of its first failure."""
     first: dict[str, str] = {}
     counts: dict[str, int] = {}
     for one in failures:

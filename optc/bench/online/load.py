@@ -18,7 +18,7 @@ from optc.runtime.metrics.quantiles import Quantiles
 
 @dataclass
 class Load:
-    """What a load came to, its warm-up left out.
+    """The results of a load, its warm-up left out.
 
     Attributes:
         answers: In the order of the requests.

@@ -99,7 +99,7 @@ def address(url: str) -> str:
 
 
 def headers(key: str | None) -> dict[str, str]:
-    """What a server with keys wants to see."""
+    """The headers that a server with keys wants to see."""
     return {} if key is None else {"authorization": f"Bearer {key}"}
 
 

@@ -74,7 +74,7 @@ def _tensors(found: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def is_encoder(folder: Path) -> bool:
-    """Whether a folder that may have an encoder (`optc.sources.encoder_folder`) has one: it is
+    """True if a folder that may have an encoder (`optc.sources.encoder_folder`) has one: it is
     sentence-transformers', or its class is neither a decoder, nor the base of one, nor made of a
     decoder and others.
 

@@ -58,7 +58,7 @@ def _opened(path: Path) -> Any:
 
 
 def _made_by(text: str) -> Any:
-    """What ``module:factory`` gives; the working folder is searched, too."""
+    """The result of ``module:factory``; the working folder is searched, too."""
     module, _, factory = text.partition(":")
     sys.path.insert(0, os.getcwd())
     try:

@@ -20,7 +20,7 @@ _KINDS = "report.json of an artifact, or what optc compile --json or optc inspec
 
 
 class _Inspected(Struct, frozen=True):
-    """What ``optc inspect --json`` printed."""
+    """The output of ``optc inspect --json``."""
 
     manifest: dict[str, Any]
     report: dict[str, Any]

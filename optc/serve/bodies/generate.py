@@ -10,7 +10,7 @@ from optc.serve.bodies.base import Body, SamplingBody, StreamOptions
 
 
 class TokenSampling(SamplingBody):
-    """How the tokens are continued."""
+    """The parameters of the continuation."""
 
     logprobs: int | None = None
 

@@ -6,7 +6,7 @@ from optc.serve.parsing.pieces import CallArguments, Piece, Said, Thought
 
 
 class Pieces:
-    """What has been found and not taken yet."""
+    """Pieces that have been found and not taken yet."""
 
     def __init__(self) -> None:
         self._found: list[Piece] = []

@@ -30,7 +30,7 @@ _PUSH = "optc push ARTIFACT oci:FOLDER"
 
 
 class _Entry(Struct, frozen=True):
-    """What is read of an entry of the index."""
+    """The fields of an entry of the index that are read."""
 
     digest: str
     size: Annotated[int, Meta(ge=0, le=MOST_BYTES)]

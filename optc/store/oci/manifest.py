@@ -60,7 +60,7 @@ class _Layer(Struct, frozen=True):
 
 
 class _Layers(Struct, frozen=True):
-    """What is read of a manifest."""
+    """The fields of a manifest that are read."""
 
     layers: list[_Layer]
 

@@ -1,1 +1,1 @@
-"""What passes of quantization will take, before they run: memory, and how much text."""
+"""Predictions of what passes of quantization will take: memory, and tokens of text."""

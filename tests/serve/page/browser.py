@@ -76,7 +76,7 @@ class Tab:
         await self.until("document.readyState === 'complete'")
 
     async def screenshot(self) -> bytes:
-        """What is seen, as PNG."""
+        """The visible page as PNG."""
         found = await self.call("Page.captureScreenshot", format="png")
         return base64.b64decode(found["data"])
 

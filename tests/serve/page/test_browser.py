@@ -50,7 +50,7 @@ def visited(
     height: int = 1400,
     scheme: str = "light",
 ) -> Any:
-    """What a visit of a page gives; the page reports no problem."""
+    """The result of a visit of a page, which reports no problem."""
 
     async def go() -> Any:
         async with browsing(folder) as tab:

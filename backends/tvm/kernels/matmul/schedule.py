@@ -1,4 +1,4 @@
-"""How the integer matmul's work is cut up, as data. Needs no TVM.
+"""The cutting of the integer matmul's work, as data. Needs no TVM.
 
 A schedule decides speed, never a bit of the results: every output element is computed by one tile,
 in an order over K that no field here changes.

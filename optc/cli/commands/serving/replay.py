@@ -53,7 +53,7 @@ class ChangedError(OptcError):
 
 @dataclass
 class _Tally:
-    """What a replay has come to."""
+    """The counts of a replay so far."""
 
     requests: int = 0
     answers: int = 0
@@ -184,8 +184,8 @@ def _wanted(
 def _survey(
     wanted: Iterator[tuple[int, Receipt, bool]], limit: int | None, log: Path
 ) -> tuple[int, set[Origin], dict[str, int]]:
-    """How many requests will be replayed, what answered them, and how many are left out for want of
-    an adapter, by its name.
+    """The number of requests that will be replayed, the engine that answered them, and the numbers
+    that are left out for want of an adapter, by its name.
 
     Raises:
         InputError: There are none.
