@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from optc.runtime.settings import ServeSettings as ServeSettings
     from optc.runtime.tensors.embedder import Embedder as Embedder
     from optc.runtime.tensors.engine import TensorEngine as TensorEngine
-    from optc.runtime.tensors.engine import load_tensors as load_tensors
+    from optc.runtime.tensors.load import load_tensors as load_tensors
     from optc.sources.dim import Dim as Dim
 
     __version__: str
@@ -77,7 +77,7 @@ _HOMES = {
     "ServeSettings": "optc.runtime.settings",
     "Embedder": "optc.runtime.tensors.embedder",
     "TensorEngine": "optc.runtime.tensors.engine",
-    "load_tensors": "optc.runtime.tensors.engine",
+    "load_tensors": "optc.runtime.tensors.load",
 }
 
 

@@ -42,11 +42,12 @@ operands of every product rounded to int8 as the recipe does.
 """
 _OTHERS = """
 ## Other models, and what is no model
-Classes of transformers that are not in its `AutoModelForCausalLM` (encoders, encoder-decoders,
-models that classify, see or hear) are refused by their names: `BertForMaskedLM is not a
-decoder-only language model that transformers knows`. Of a model that sees or hears and has a
-decoder for its text, the text part is taken. A GGUF file of an encoder, an adapter or a projector
-is refused by its header. A folder or file that holds one of these is told apart by names alone:
+Folders of encoders over texts or images compile as [models of named
+tensors](how-to/compile-any-module.md). Other classes of transformers that are not in its
+`AutoModelForCausalLM` (encoder-decoders, models that hear) are refused by their names:
+`T5ForConditionalGeneration is not a decoder-only language model that transformers knows`. Of a
+model that sees or hears and has a decoder for its text, the text part is taken. A GGUF file of an
+encoder, an adapter or a projector is refused by its header. A folder or file that holds one of these is told apart by names alone:
 
 | what is given | what the refusal says to do |
 |---|---|

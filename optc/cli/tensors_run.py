@@ -13,7 +13,7 @@ import numpy.typing as npt
 from optc.cli.output import print_json
 from optc.driver.tensors.samples import read_arrays
 from optc.errors import InputError
-from optc.runtime.tensors.engine import load_tensors
+from optc.runtime.tensors.load import load_tensors
 
 Array = npt.NDArray[Any]
 

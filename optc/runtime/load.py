@@ -40,7 +40,7 @@ def load(
         TypeError: There is no setting of a name in ``changes``.
     """
     if read_manifest(Path(path)).task.face in (TENSORS_NAME, EMBEDDING_NAME):
-        from optc.runtime.tensors.engine import load_tensors
+        from optc.runtime.tensors.load import load_tensors
 
         return cast("Engine", load_tensors(path, settings, **changes))
     return loader.load(path, settings, **changes)

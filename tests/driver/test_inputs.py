@@ -72,8 +72,8 @@ CASES: list[tuple[str, Break, list[str]]] = [
     ),
     (
         "not a decoder",
-        edit_config(architectures=["BertModel"]),
-        ["BertModel is not a decoder-only language model"],
+        edit_config(architectures=["T5ForConditionalGeneration"]),
+        ["T5ForConditionalGeneration is not a decoder-only language model"],
     ),
     ("no checkpoint of PyTorch", to_pickle, ["no checkpoint as PyTorch writes it since 1.6"]),
     (

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 
-from optc.errors import UnsupportedError
+from optc.errors import InputError, UnsupportedError
+from optc.foreign.file import read_file
 from optc.importer.json_file import read_object
+from optc.safe_json import JSONError, parse_json
 from optc.sources.encoder_folder import MODULES
 from optc.tasks.embedding import EMBEDDINGS
 
@@ -42,7 +43,7 @@ class Pooled(torch.nn.Module):
             return None
         modes: list[str] = []
         normalize = False
-        for entry in json.loads(file.read_text("utf-8")):
+        for entry in _entries(file):
             kind = str(entry["type"]).rpartition(".")[2]
             if kind == "Pooling":
                 modes = _modes(folder / entry["path"] / "config.json")
@@ -69,6 +70,22 @@ class Pooled(torch.nn.Module):
         parts = [_pool(mode, hidden, mask) for mode in self.modes]
         found = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         return {EMBEDDINGS: torch.nn.functional.normalize(found) if self.normalize else found}
+
+
+def _entries(file: Path) -> list[dict[str, Any]]:
+    """The modules that a file lists.
+
+    Raises:
+        InputError: It cannot be read, or is no list of modules.
+    """
+    try:
+        found = parse_json(read_file(file))
+    except (OSError, JSONError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(file)) from error
+    known = isinstance(found, list) and all(isinstance(one, dict) for one in found)
+    if not known or not all({"type", "path"} <= one.keys() for one in found):
+        raise InputError("is no list of modules, each with type and path", where=str(file))
+    return found
 
 
 def _pool(mode: str, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -10,16 +10,12 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from optc import registry
-from optc.artifact import Artifact, EngineEntry
+from optc.artifact import EngineEntry
 from optc.backend import TensorsBuilder
 from optc.errors import RequestError, UnsupportedError
 from optc.executable.tensors import TensorsExecutable
 from optc.executable.tensors_interface import TensorsInterface, TensorSpec
-from optc.options.option import with_changes
-from optc.runtime.settings import ServeSettings
 from optc.runtime.tensors.inputs import checked_inputs
-from optc.target import usable_threads
-from optc.tasks.embedding import EMBEDDING_NAME
 
 Array = npt.NDArray[Any]
 
@@ -101,47 +97,6 @@ class TensorEngine:
         """Names of inputs and outputs."""
         sides = [", ".join(one.name for one in side) for side in (self.inputs, self.outputs)]
         return f"<optc.TensorEngine {sides[0]} -> {sides[1]}>"
-
-
-def load_tensors(
-    path: str | Path, settings: ServeSettings | None = None, **changes: Any
-) -> TensorEngine:
-    """Load an artifact whose model takes and gives named tensors.
-
-    Args:
-        path: The artifact's folder.
-        settings, **changes: Of `ServeSettings` these count: ``engine``, ``threads``, ``verify``.
-
-    Raises:
-        ArtifactError: Not an artifact, or damaged; names the file.
-        UnavailableError: No engine can be loaded here; gives the reason against each.
-        InputError: There is no such ``engine``.
-        UnsupportedError: The artifact's model is a decoder.
-    """
-    settings = with_changes(settings or ServeSettings(), changes)
-    artifact = Artifact.open(path, "size")
-    with artifact.contents_checked(settings.verify):
-        choice = artifact.choose(name=settings.engine)
-    executable = open_tensors(artifact, choice.entry, settings.threads or usable_threads())
-    info = {
-        "name": choice.entry.name,
-        "backend": choice.entry.backend,
-        "target": choice.entry.target.name,
-        "rejected": {other.name: other.reason for other in choice.rejected},
-    }
-    interface = interface_of(choice.entry)
-    tokenizer = artifact.manifest.tokenizer
-    if artifact.manifest.task.face != EMBEDDING_NAME or tokenizer is None:
-        return TensorEngine(executable, interface, info)
-    from optc.runtime.tensors.embedder import Embedder, read_tokenizer
-
-    reader = read_tokenizer(artifact.path / tokenizer.files[0])
-    return Embedder(executable, interface, info, reader)
-
-
-def open_tensors(artifact: Artifact, entry: EngineEntry, threads: int) -> TensorsExecutable:
-    """The loaded engine of an entry; raises as `load_tensors`."""
-    return open_folder(artifact.path / entry.folder, entry, threads)
 
 
 def open_folder(folder: Path, entry: EngineEntry, threads: int) -> TensorsExecutable:

@@ -1,0 +1,49 @@
+"""`load_tensors`: from an artifact folder to an engine of named tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from optc.artifact import Artifact
+from optc.options.option import with_changes
+from optc.runtime.settings import ServeSettings
+from optc.runtime.tensors.embedder import Embedder, read_tokenizer
+from optc.runtime.tensors.engine import TensorEngine, interface_of, open_folder
+from optc.target import usable_threads
+from optc.tasks.embedding import EMBEDDING_NAME
+
+
+def load_tensors(
+    path: str | Path, settings: ServeSettings | None = None, **changes: Any
+) -> TensorEngine:
+    """Load an artifact whose model takes and gives named tensors.
+
+    Args:
+        path: The artifact's folder.
+        settings, **changes: Of `ServeSettings` these count: ``engine``, ``threads``, ``verify``.
+
+    Raises:
+        ArtifactError: Not an artifact, or damaged; names the file.
+        UnavailableError: No engine can be loaded here; gives the reason against each.
+        InputError: There is no such ``engine``.
+        UnsupportedError: The artifact's model is a decoder.
+    """
+    settings = with_changes(settings or ServeSettings(), changes)
+    artifact = Artifact.open(path, "size")
+    with artifact.contents_checked(settings.verify):
+        choice = artifact.choose(name=settings.engine)
+    folder = artifact.path / choice.entry.folder
+    executable = open_folder(folder, choice.entry, settings.threads or usable_threads())
+    info = {
+        "name": choice.entry.name,
+        "backend": choice.entry.backend,
+        "target": choice.entry.target.name,
+        "rejected": {other.name: other.reason for other in choice.rejected},
+    }
+    interface = interface_of(choice.entry)
+    tokenizer = artifact.manifest.tokenizer
+    if artifact.manifest.task.face != EMBEDDING_NAME or tokenizer is None:
+        return TensorEngine(executable, interface, info)
+    reader = read_tokenizer(artifact.path / tokenizer.files[0])
+    return Embedder(executable, interface, info, reader)
