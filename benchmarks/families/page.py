@@ -47,8 +47,8 @@ tensors](how-to/compile-any-module.md). Other classes of transformers that are n
 `AutoModelForCausalLM` (encoder-decoders, models that hear) are refused by their names:
 `T5ForConditionalGeneration is not a decoder-only language model that transformers knows`. Of a
 model that sees or hears and has a decoder for its text, the text part is taken. A GGUF file of an
-encoder, an adapter or a projector is refused by its header. A folder or file that holds one of these
-is told apart by names alone:
+encoder, an adapter or a projector is refused by its header. A folder or file that holds one of
+these is told apart by names alone:
 
 | what is given | what the refusal says to do |
 |---|---|
