@@ -54,5 +54,7 @@ def is_tensor_source(model: object) -> bool:
 def is_factory(text: str) -> bool:
     """True for a text ``package.module:factory``."""
     module, colon, name = text.partition(":")
+    if os.path.lexists(text):
+        return False
     dotted = all(part.isidentifier() for part in module.split("."))
     return bool(colon) and dotted and name.isidentifier()

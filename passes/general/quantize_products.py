@@ -88,7 +88,7 @@ class QuantizeProducts(Pass):
         weight: Array,
         rounded: dict[ir.Value, tuple[ir.Value, ir.Value, ir.Value]],
     ) -> None:
-        x, name = node.inputs[0], node.name or str(node.outputs[0].name)
+        x, name = node.inputs[0], str(node.outputs[0].name)  # nodes may share names
         if x is None:
             raise ValueError(f"{name} has no input")
         made: list[ir.Node] = []

@@ -24,6 +24,7 @@ from optc.driver.tensors.sentences import sentence_samples
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.open import import_tensors
 from optc.options import CompileOptions
+from optc.pipeline.instruments import dump_to
 from optc.progress import Progress, no_progress, telling
 from optc.recipe import Recipe, load_recipe
 from optc.sources.tensor_source import TensorSource
@@ -125,7 +126,8 @@ class _Compile:
             )
         original = imported.model.clone()
         with self._stage("passes"), telling(self.progress):
-            runs = self.recipe.pipeline.run(imported.model)
+            dumps = [] if self.asked.dump_dir is None else [dump_to(self.asked.dump_dir)]
+            runs = self.recipe.pipeline.run(imported.model, dumps)
         with self._stage("build"):
             built = [self._build(imported, request) for request in self.engines]
         with self._stage("gates"):

@@ -13,7 +13,7 @@ from optc.artifact import ArtifactWriter
 from optc.backend import TensorsBuilder
 from optc.driver.compiling.built_engine import BuiltEngine
 from optc.driver.judging.judge import Judgement, not_judged
-from optc.errors import EngineError, InputError, UnsupportedError
+from optc.errors import ArtifactError, EngineError, InputError, UnsupportedError
 from optc.gates.measure import GateResult, is_open
 from optc.gates.tensors.measure import Run, measure_tensors
 from optc.machine import this_machine
@@ -131,7 +131,14 @@ def _baseline(
         raise UnsupportedError("runs no models of named tensors", where="backend onnxruntime")
     target = parse_target("native")
     build = backend.build_tensors(original, imported.interface, target, folder)
-    return backend.load_tensors(folder, imported.interface, build.backend_data, threads)
+    try:
+        return backend.load_tensors(folder, imported.interface, build.backend_data, threads)
+    except ArtifactError as error:  # it was written a moment ago: the graph is at fault
+        raise UnsupportedError(
+            f"ONNX Runtime does not take the graph: {error.message}",
+            where=imported.name,
+            hint="export it with standard operators",
+        ) from error
 
 
 def _unmeasured(bounds: Mapping[str, float | None], reason: str, engine: str) -> list[GateResult]:

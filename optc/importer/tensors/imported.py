@@ -30,7 +30,6 @@ DTYPES: Mapping[ir.DataType, DType] = {
     ir.DataType.UINT32: "uint32",
     ir.DataType.UINT64: "uint64",
     ir.DataType.FLOAT16: "float16",
-    ir.DataType.BFLOAT16: "bfloat16",
     ir.DataType.FLOAT: "float32",
     ir.DataType.DOUBLE: "float64",
 }
@@ -69,7 +68,7 @@ class ImportedTensors:
 
 
 def dtype_of(value: ir.Value) -> DType:
-    """The type of an input's or output's elements.
+    """The type of an input's or output's elements; NumPy has no bfloat16.
 
     Raises:
         UnsupportedError: No array has it.

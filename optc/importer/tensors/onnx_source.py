@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
@@ -64,24 +64,49 @@ def _read(source: Path | onnx.ModelProto | ir.Model) -> ir.Model:
 
 def _check_external(model: ir.Model, folder: Path, where: str) -> None:
     """Refuse weights in files outside of the model's folder, which a file must not name."""
-    for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if not isinstance(tensor, ir.ExternalTensor):
-            continue
+    for name, tensor in _external(model):
         path = (folder / tensor.location).resolve()
         if not path.is_relative_to(folder):
             raise InputError(
-                f"the weight {value.name!r} lies outside of the model's folder: {tensor.location}",
+                f"the weight {name!r} lies outside of the model's folder: {tensor.location}",
                 where=where,
                 hint="keep the files of a model in one folder",
             )
         end = (tensor.offset or 0) + (tensor.length or 0)
         if not path.is_file() or path.stat().st_size < end:
             raise InputError(
-                f"the file {tensor.location} of the weight {value.name!r} is missing or too short",
+                f"the file {tensor.location} of the weight {name!r} is missing or too short",
                 where=where,
                 hint="copy the model with all files beside it",
             )
+
+
+def _external(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
+    """Every tensor that lies in another file, with its name. Those of subgraphs, functions and
+    attributes are read into memory once they have been given out: engines keep weights of the main
+    graph alone beside the model."""
+    for value in model.graph.initializers.values():
+        if isinstance(value.const_value, ir.ExternalTensor):
+            yield str(value.name), value.const_value
+    graphs = [model.graph, *(function.graph for function in model.functions.values())]
+    for node in (node for graph in graphs for node in ir.traversal.RecursiveGraphIterator(graph)):
+        for attribute in list(node.attributes.values()):
+            yield from _external_of(node, attribute)
+
+
+def _external_of(node: ir.Node, attribute: ir.Attr) -> Iterator[tuple[str, ir.ExternalTensor]]:
+    if attribute.type == ir.AttributeType.TENSOR:
+        if isinstance(tensor := attribute.value, ir.ExternalTensor):
+            yield tensor.name or attribute.name, tensor
+            own = ir.Tensor(tensor.numpy().copy(), name=tensor.name)
+            node.attributes[attribute.name] = ir.AttrTensor(attribute.name, own)
+    elif attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
+        many = attribute.type == ir.AttributeType.GRAPHS
+        for graph in attribute.value if many else (attribute.value,):
+            for value in graph.initializers.values():
+                if isinstance(tensor := value.const_value, ir.ExternalTensor):
+                    yield str(value.name), tensor
+                    value.const_value = ir.Tensor(tensor.numpy().copy(), name=tensor.name)
 
 
 def _converted(model: ir.Model, name: str) -> ir.Model:

@@ -93,3 +93,30 @@ def test_decoders_take_none_of_this(tmp_path: Path) -> None:
         optc.compile(tmp_path, args=(1,))
     with pytest.raises(InputError, match="recipe 'encoder-int8' is for the task 'tensors'"):
         optc.compile("examples/models/pycode", "encoder-int8", tmp_path / "a")
+
+
+def test_an_operator_that_nobody_has_is_the_models_fault(tmp_path: Path) -> None:
+    made = proto(["batch", 4])
+    made.graph.node[0].domain = "nobody"
+    made.opset_import.add(domain="nobody", version=1)
+    with pytest.raises(UnsupportedError, match="ONNX Runtime does not take the graph"):
+        optc.compile(made, output=tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+
+
+def test_graphs_are_dumped_after_each_pass(file: Path, tmp_path: Path) -> None:
+    optc.compile(file, "tensors-fp32", tmp_path / "a", dump_dir=tmp_path / "dumps")
+    assert [path.name for path in (tmp_path / "dumps").iterdir()] == ["00-simplify.onnx.txt"]
+
+
+def test_nodes_without_names_are_told_apart(tmp_path: Path) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32))
+    torch.onnx.export(
+        module, (torch.randn(2, 32),), tmp_path / "m.onnx", dynamo=True, verbose=False
+    )
+    model = onnx.load(tmp_path / "m.onnx")
+    for node in model.graph.node:
+        node.name = ""
+    artifact = optc.compile(model, "encoder-int8", tmp_path / "a")
+    (done,) = (one for one in artifact.manifest.passes if one.name == "quantize-products")
+    assert done.count == 2

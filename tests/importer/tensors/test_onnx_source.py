@@ -15,6 +15,7 @@ from optc.executable.tensors_interface import DimRange
 from optc.importer.tensors.onnx_source import OPSET, import_onnx
 from optc.sources.dim import Dim
 from tests.support.ir_text import f32
+from tests.support.ragged import run
 
 WEIGHT = f32(4, 3)
 
@@ -118,3 +119,51 @@ def test_weights_elsewhere_are_refused(tmp_path: Path, how: str) -> None:
             path.write_bytes(made.SerializeToString())
     with pytest.raises(InputError, match=r"missing or too short|outside of the model's folder"):
         import_onnx(path, "m")
+
+
+def branching(tensor: onnx.TensorProto, *, attribute: bool) -> onnx.ModelProto:
+    """y is x, and a constant in a branch: an initializer or an attribute of the subgraph."""
+    out = helper.make_tensor_value_info("o", TensorProto.FLOAT, [4, 3])
+    if attribute:
+        node = helper.make_node("Constant", [], ["o"], value=tensor)
+        branch = helper.make_graph([node], "b", [], [out])
+    else:
+        node = helper.make_node("Identity", [tensor.name], ["o"])
+        branch = helper.make_graph([node], "b", [], [out], [tensor])
+    graph = helper.make_graph(
+        [helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)],
+        "g",
+        [helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+@pytest.mark.parametrize("attribute", [False, True])
+@pytest.mark.parametrize("location", ["w.bin", "../w.bin"])
+def test_weights_of_branches_are_checked_and_kept(
+    tmp_path: Path, location: str, attribute: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    tensor = numpy_helper.from_array(WEIGHT, "w")
+    (tmp_path / "in" / location).write_bytes(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    path = tmp_path / "in/m.onnx"
+    path.write_bytes(branching(tensor, attribute=attribute).SerializeToString())
+    if location.startswith(".."):
+        with pytest.raises(InputError, match="outside of the model's folder"):
+            import_onnx(path, "m")
+        return
+    found = import_onnx(path, "m")
+    (tmp_path / "in/w.bin").unlink()
+    (output,) = run(found.model, {"c": np.array(True)})
+    np.testing.assert_array_equal(output, WEIGHT)
+
+
+def test_bfloat16_is_no_type_of_numpy() -> None:
+    made = proto([2, 4])
+    made.graph.input[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
+    with pytest.raises(UnsupportedError, match="tensor x: it is of BFLOAT16"):
+        import_onnx(made, "m")
