@@ -38,7 +38,7 @@ BUDGET = {
     "optc/foreign": 250,
     "optc/forms": 550,
     "optc/gates": 3_500,
-    "optc/importer": 8_350,
+    "optc/importer": 8_450,
     "optc/ir": 3_900,
     "optc/judging": 1_150,
     "optc/lm_eval": 600,
