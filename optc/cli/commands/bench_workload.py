@@ -179,21 +179,30 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
         f"{figure(found['kv_use']['peak'], 3)} peak, busy {figure(found['busy'], 3)}, "
         f"MBU {figure(found['mbu'], 3)}, MFU {figure(found['mfu'], 3)}",
     ]
-    if found["goodput"] is not None:
-        goodput = found["goodput"]
-        lines.append(
-            f"goodput {figure(goodput['requests_per_s'], 3)}/s: "
-            f"{figure(100 * goodput['share'], 3)} % of the requests within the objectives"
-        )
+    lines += goodput_lines(found["goodput"])
     if found["acceptance_rate"] is not None:
         lines.append(
             f"speculation: {figure(found['acceptance_rate'], 3)} of the drafts accepted, "
             f"{figure(found['tokens_per_pass'], 3)} tokens a pass"
         )
-    if found["cost"] is not None:
-        cost = found["cost"]
-        lines.append(
-            f"cost of a million tokens: {figure(cost['per_million_output_tokens'])} counting "
-            f"output, {figure(cost['per_million_tokens'])} counting input too"
-        )
-    return lines
+    return lines + cost_lines(found["cost"])
+
+
+def goodput_lines(goodput: Mapping[str, Any] | None) -> list[str]:
+    """A line about requests within their objectives, if there are objectives."""
+    if goodput is None:
+        return []
+    return [
+        f"goodput {figure(goodput['requests_per_s'], 3)}/s: "
+        f"{figure(100 * goodput['share'], 3)} % of the requests within the objectives"
+    ]
+
+
+def cost_lines(cost: Mapping[str, Any] | None) -> list[str]:
+    """A line about the cost of tokens, if a price is known."""
+    if cost is None:
+        return []
+    return [
+        f"cost of a million tokens: {figure(cost['per_million_output_tokens'])} counting "
+        f"output, {figure(cost['per_million_tokens'])} counting input too"
+    ]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from optc.serve.parsing.characters import Characters, Reading
-from optc.serve.parsing.joined import Pieces
-from optc.serve.parsing.pieces import CallArguments, CallBegun, Piece, Said, Thought
+from optc.serve.parsing.characters import Reading
+from optc.serve.parsing.fed import FedReader
+from optc.serve.parsing.pieces import CallArguments, CallBegun, Said, Thought
 
 MESSAGE = "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>")
@@ -21,7 +21,7 @@ _FUNCTIONS = "functions."
 _HEADS = "< "
 
 
-class HarmonyReader:
+class HarmonyReader(FedReader):
     """Reads what the model writes behind ``<|start|>assistant``.
 
     Args:
@@ -29,26 +29,10 @@ class HarmonyReader:
     """
 
     def __init__(self, most_calls: int | None = None) -> None:
+        super().__init__()
         self._most = most_calls
         self._count = 0
-        self._pieces = Pieces()
-        self._chars = Characters()
-        self._reading = self._messages()
-        next(self._reading)
-
-    def feed(self, text: str) -> list[Piece]:
-        """The pieces that some more text adds."""
-        for character in text:
-            self._reading.send(character)
-        return self._pieces.take()
-
-    def finish(self) -> list[Piece]:
-        """The pieces that were held back, once the text has ended."""
-        try:
-            self._reading.send("")
-        except StopIteration:
-            return self._pieces.take()
-        raise AssertionError("a reader ends where its text does")
+        self._start(self._messages())
 
     def _messages(self) -> Reading[None]:
         chars = self._chars

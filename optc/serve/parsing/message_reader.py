@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from optc.serve.parsing.calls import CallReader
-from optc.serve.parsing.characters import Characters, Reading
+from optc.serve.parsing.characters import Reading
+from optc.serve.parsing.fed import FedReader
 from optc.serve.parsing.formats import CallFormat, ThoughtFormat
-from optc.serve.parsing.joined import Pieces
-from optc.serve.parsing.pieces import Piece, Said, Thought
+from optc.serve.parsing.pieces import Said, Thought
 
 
-class MessageReader:
+class MessageReader(FedReader):
     """Reads one message.
 
     Blanks between thoughts, calls and what is said belong to none of them. What begins like a call
@@ -35,29 +35,13 @@ class MessageReader:
         in_thought: bool = False,
         most_calls: int | None = None,
     ) -> None:
+        super().__init__()
         self._format = calls
         self._thoughts = thoughts
         self._names = frozenset(tools)
-        self._pieces = Pieces()
-        self._chars = Characters()
         self._calls = CallReader(self._chars, self._pieces.add, dict(tools), most_calls)
         self._said = False
-        self._reading = self._message(in_thought)
-        next(self._reading)
-
-    def feed(self, text: str) -> list[Piece]:
-        """The parts that some more text adds."""
-        for character in text:
-            self._reading.send(character)
-        return self._pieces.take()
-
-    def finish(self) -> list[Piece]:
-        """The parts that were held back, once the text has ended."""
-        try:
-            self._reading.send("")
-        except StopIteration:
-            return self._pieces.take()
-        raise AssertionError("a reader ends where its text does")
+        self._start(self._message(in_thought))
 
     def _message(self, in_thought: bool) -> Reading[None]:
         chars = self._chars

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from optc.cli.commands.bench_workload import cost_lines, goodput_lines
 from optc.cli.output import figure, show, table
 
 _LATENCIES = ("ttft", "itl", "tpot", "e2e")
@@ -36,16 +37,4 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
     lines += [
         f"{one['count']} failed by {one['kind']}: {one['message']}" for one in found["errors"]
     ]
-    if found["goodput"] is not None:
-        goodput = found["goodput"]
-        lines.append(
-            f"goodput {figure(goodput['requests_per_s'], 3)}/s: "
-            f"{figure(100 * goodput['share'], 3)} % of the requests within the objectives"
-        )
-    if found["cost"] is not None:
-        cost = found["cost"]
-        lines.append(
-            f"cost of a million tokens: {figure(cost['per_million_output_tokens'])} counting "
-            f"output, {figure(cost['per_million_tokens'])} counting input too"
-        )
-    return lines
+    return [*lines, *goodput_lines(found["goodput"]), *cost_lines(found["cost"])]
