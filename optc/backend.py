@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Support:
-    """How a backend takes a node of the ragged step.
+    """The way in which a backend takes a node of the ragged step.
 
     Attributes:
         how: ``native`` as one operation of its own, ``decomposed`` into several, or rewritten so
@@ -42,7 +42,7 @@ NATIVE = Support()
 
 @dataclass(frozen=True)
 class EngineBuild:
-    """What a backend's build returns.
+    """The result of a backend's build.
 
     Attributes:
         files: Paths relative to the work folder; all go into the artifact.
@@ -114,7 +114,7 @@ class BuildOptions:
 def slot_engine_spec(
     model: ir.Model, options: BuildOptions, layers: Sequence[LayerKV]
 ) -> StepInterface:
-    """What the scheduler has to know of the engine that a model in slot form gives.
+    """The interface of the engine that a model in slot form gives.
 
     Args:
         model: Its first output is the logits, with a static width.
@@ -159,7 +159,7 @@ class Backend(Protocol):
         ...
 
     def supports(self, node: ir.Node, target: Target) -> Support:
-        """How the node of a ragged step is taken for a target that the backend `takes`."""
+        """The support of a node of a ragged step for a target that the backend `takes`."""
         ...
 
     def kv_pools(self, dtype: str, target: Target) -> Support:
@@ -280,7 +280,7 @@ class HiddenBackend(Protocol):
     drafts by them (`optc.executable.executable.HiddenExecutable`)."""
 
     def gives_hidden(self, target: Target) -> bool:
-        """Whether it builds them for ``target``."""
+        """True if it builds them for ``target``."""
         ...
 
 

@@ -212,12 +212,12 @@ def with_vocabulary(recipe: Recipe, folder: Path, sha256: str) -> Recipe:
 
 
 def trims(recipe: Recipe) -> bool:
-    """Whether the recipe trims the vocabulary to that of a text."""
+    """True if the recipe trims the vocabulary to that of a text."""
     return recipe.pipeline.has(Effect.REMOVES_TOKENS)
 
 
 def calibrates(recipe: Recipe) -> bool:
-    """Whether the recipe has a pass that wants a text."""
+    """True if the recipe has a pass that wants a text."""
     return recipe.pipeline.has(Effect.READS_TEXT)
 
 

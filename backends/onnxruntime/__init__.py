@@ -65,7 +65,7 @@ class OnnxRuntimeBackend:
         return build_engine(model, target, workdir, options)
 
     def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
-        """What the engine would hold and its steps cost (`optc.roofline.estimate`)."""
+        """The bytes of the engine and the costs of its steps (`optc.roofline.estimate`)."""
         from optc.backends.onnxruntime.estimate import estimate_engine
 
         return estimate_engine(model, target, options)

@@ -1,4 +1,4 @@
-"""Which calls of the model a step becomes: one for all that decode, one for each other sequence.
+"""The calls of the model that a step becomes: one for all that decode, one for each other sequence.
 
 The operator for attention takes rows of different lengths only if each has one new token, and
 several new tokens only of one sequence.

@@ -21,7 +21,7 @@ Provider = Annotated[str, exactly(CPU, CUDA, TENSORRT)]
 
 
 class EngineData(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a load needs beside the spec.
+    """Data that a load needs beside the spec.
 
     Attributes:
         provider: Execution provider that runs the engine.

@@ -95,7 +95,7 @@ def _memory(kind: str) -> MakeMemory:
 
 @cache
 def _gpu() -> CudaDevice:
-    """What all engines of this process copy by."""
+    """The device by which all engines of this process copy."""
     return CudaDevice()
 
 

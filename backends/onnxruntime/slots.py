@@ -87,7 +87,7 @@ class Slots:
 
     @property
     def count(self) -> int:
-        """How many slots there are; 0 before `allocate`."""
+        """The number of slots; 0 before `allocate`."""
         return len(self.lengths)
 
     def copy(self, source: Int32, target: Int32) -> None:

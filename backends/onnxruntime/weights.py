@@ -53,7 +53,7 @@ def _is_stored(value: ir.Value) -> bool:
 
 
 def _is_by_columns(value: ir.Value) -> bool:
-    """Whether a weight is kept as the transpose of its rows: those of experts are, and may be too
+    """True if a weight is kept as the transpose of its rows: those of experts are, and may be too
     large to be transposed in memory."""
     tensor = value.const_value
     if not isinstance(tensor, LazyWeight) or isinstance(tensor, PackedPart):

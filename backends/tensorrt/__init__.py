@@ -49,7 +49,7 @@ class TensorRTBackend:
         return ""
 
     def supports(self, node: ir.Node, target: Target) -> Support:
-        """How a node of the ragged step is legalized."""
+        """The support of a node of the ragged step, by its legalization."""
         from optc.backends.tensorrt.support import support_of
 
         return support_of(node, target)
@@ -73,7 +73,7 @@ class TensorRTBackend:
         return build_engine(model, target, workdir, options)
 
     def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
-        """What the engine would hold and its steps cost (`optc.roofline.estimate`)."""
+        """The bytes of the engine and the costs of its steps (`optc.roofline.estimate`)."""
         from optc.backends.tensorrt.estimate import estimate_engine
 
         return estimate_engine(model, target, options)

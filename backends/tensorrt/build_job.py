@@ -1,4 +1,4 @@
-"""What the builder's process is asked for, and what it answers."""
+"""The question to the builder's process, and its answer."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ class BuildJob:
 
     @classmethod
     def from_json(cls, text: str) -> BuildJob:
-        """What `to_json` wrote."""
+        """The job that `to_json` wrote."""
         return msgspec.json.decode(text, type=cls)

@@ -20,7 +20,7 @@ _VERSION = r"\A[0-9]{1,5}([.][0-9]{1,5}){2,3}([.]?[a-z0-9]{1,16})?\Z"
 
 
 class EngineData(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a load needs beside the spec.
+    """Data that a load needs beside the spec.
 
     Attributes:
         package: Python package that built the engine and runs it.

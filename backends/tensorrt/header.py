@@ -127,5 +127,5 @@ def check_header(header: EngineHeader, runtime_version: str, architecture: str, 
 
 
 def runs_on(architectures: Sequence[str], architecture: str) -> bool:
-    """Whether an engine for ``architectures`` runs on a GPU of ``architecture``."""
+    """True if an engine for ``architectures`` runs on a GPU of ``architecture``."""
     return architecture in architectures

@@ -1,4 +1,4 @@
-"""How large the calls of an engine may be: what its build bakes in and its runtime obeys."""
+"""The largest calls of an engine, which its build bakes in and its runtime obeys."""
 
 from __future__ import annotations
 

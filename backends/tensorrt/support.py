@@ -68,7 +68,7 @@ def support_of(node: ir.Node, target: Target) -> Support:
 
 
 def has_zero_points(node: ir.Node) -> bool:
-    """Whether a node reads zero points of a weight, or the integer scales that go with them."""
+    """True if a node reads zero points of a weight, or the integer scales that go with them."""
     quantized = node.domain == DOMAIN and node.op_type in ("QuantizedMatMul", "QuantizedGather")
     return quantized and any(operand(node, name) is not None for name in _NO_FORM)
 

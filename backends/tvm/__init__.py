@@ -52,7 +52,7 @@ class TvmBackend(TvmBackendBase):
         return target.kind == "cpu"
 
     def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
-        """What the lowering alone tells; see `optc.backends.tvm.lowering.estimate`."""
+        """The estimate that the lowering alone gives; see `optc.backends.tvm.lowering.estimate`."""
         from optc.backends.tvm.isa import isa_of
         from optc.backends.tvm.lowering.estimate import estimate_engine
 

@@ -1,5 +1,5 @@
-"""What the TVM backends for CPUs (`optc.backends.tvm`) and for CUDA (`optc.backends.tvm_cuda`) have
-in common."""
+"""The common parts of the TVM backends for CPUs (`optc.backends.tvm`) and for CUDA
+(`optc.backends.tvm_cuda`)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TvmBackendBase:
         return stored_tensors(engine.data, files)
 
     def step_costs(self, data: dict[str, Any]) -> StepCosts:
-        """What a step of the engine must read and compute, as the build stated it."""
+        """The costs of a step of the engine, as the build stated them."""
         from optc.errors import UnavailableError
         from optc.roofline.costs import StepCosts
 

@@ -1,4 +1,4 @@
-"""What an engine was compiled for, in its own code, so that a load can tell another's manifest."""
+"""The purpose of an engine, stated in its own code, so that a load can tell another's manifest."""
 
 from __future__ import annotations
 

@@ -41,17 +41,17 @@ class Isa:
 
     @property
     def vnni(self) -> bool:
-        """Whether vpdpbusd exists: four u8 x s8 products added to an int32 without saturation."""
+        """True if vpdpbusd exists: four u8 x s8 products added to an int32 without saturation."""
         return "avx512_vnni" in self.features
 
     @property
     def bf16(self) -> bool:
-        """Whether vdpbf16ps exists: two bf16 products added to a float32."""
+        """True if vdpbf16ps exists: two bf16 products added to a float32."""
         return "avx512_bf16" in self.features
 
     @property
     def expands(self) -> bool:
-        """Whether sparse weights have kernels: vpexpandb spreads bytes to where a mask has ones."""
+        """True if sparse weights have kernels: vpexpandb spreads bytes to where a mask has ones."""
         return self.vnni and "avx512_vbmi2" in self.features
 
     @property

@@ -111,7 +111,7 @@ def kernel_names(program: Program) -> dict[str, str]:
 
 
 def replayable(program: Program) -> bool:
-    """Whether no tensor that a step computes depends on P, the width of the block tables.
+    """True if no tensor that a step computes depends on P, the width of the block tables.
 
     Recorded steps (`optc.backends.tvm.replay.replay`) rely on it: P grows while a sequence does.
     """

@@ -67,7 +67,7 @@ class TvmCudaBackend(TvmBackendBase):
         return lowering_support(node, refusal)
 
     def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
-        """What the lowering alone tells; see `optc.backends.tvm.lowering.estimate`."""
+        """The estimate that the lowering alone gives; see `optc.backends.tvm.lowering.estimate`."""
         from optc.backends.tvm.lowering.estimate import estimate_engine
         from optc.backends.tvm_cuda.limits import PEAKS
 

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _wanted(known: dict[str, Any], last: str, failed: bool) -> bool:
-    """Whether a known type is measured on: to a later stage, or where it failed."""
+    """True if a known type is measured on: to a later stage, or where it failed."""
     if known["group"] == ENCODER_HALF or last in known["stages"]:
         return False
     return failed or not known["reason"]

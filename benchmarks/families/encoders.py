@@ -9,7 +9,7 @@ _OTHERS = frozenset({"moshi", "git", "xlm", "xlnet", "cpmant", "musicgen", "musi
 
 
 def is_encoder_half(kind: str) -> bool:
-    """Whether nobody serves the type as a language model.
+    """True if nobody serves the type as a language model.
 
     Its configuration calls itself an encoder (``is_decoder`` is false and it has token types, or
     cross attention can be added), or an encoder-decoder.

@@ -66,7 +66,7 @@ class Equivalent:
     scope: str | None = None
 
     def names(self, mutation: Mutation) -> bool:
-        """Whether a mutation is this change."""
+        """True if a mutation is this change."""
         same = (self.module, self.line, self.becomes)
         named = (mutation.module, mutation.line, mutation.becomes)
         return same == named and self.scope in (None, mutation.scope)

@@ -269,7 +269,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def _is_type(node: ast.expr) -> bool:
-    """Whether an operand of ``|`` looks like a type: None, a builtin or a name in CamelCase."""
+    """True if an operand of ``|`` looks like a type: None, a builtin or a name in CamelCase."""
     if isinstance(node, ast.Subscript):
         return _is_type(node.value)
     if isinstance(node, ast.Constant):

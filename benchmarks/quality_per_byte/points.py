@@ -84,7 +84,7 @@ class Size:
 
 
 def is_body(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether a tensor is a matrix of a layer."""
+    """True if a tensor is a matrix of a layer."""
     return len(shape) == 2 and name not in _HEAD
 
 

@@ -1,4 +1,4 @@
-"""Which engine of an artifact a machine should run, and why not the others."""
+"""Chooses the engine of an artifact that a machine should run, and says why not the others."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Source(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was compiled: its name, the sha256 of config and weights, family and config."""
+    """The source: its name, the sha256 of config and weights, family and config."""
 
     name: str
     digest: str

@@ -37,7 +37,7 @@ class Slo:
     itl: float | None = None
 
     def met(self, request: RequestMetrics) -> bool:
-        """Whether a request that ended stayed within every bound. One without a first token does
+        """True if a request that ended stayed within every bound. One without a first token does
         not; one with a single token has no TPOT to bound."""
         if request.ttft_s is None:
             return False

@@ -189,7 +189,7 @@ def _verbose(context: click.Context, parameter: click.Parameter, value: int) -> 
 
 
 def _counts(context: click.Context, parameter: click.Parameter) -> bool:
-    """Whether this one of ``-q`` and ``-v`` counts: the command line, which click takes first, goes
+    """True if this one of ``-q`` and ``-v`` counts: the command line, which click takes first, goes
     before variables and files.
 
     Raises:

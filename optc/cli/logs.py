@@ -60,7 +60,7 @@ def be_quiet(context: click.Context) -> None:
 
 
 def is_quiet() -> bool:
-    """Whether the command that runs shows neither."""
+    """True if the command that runs shows neither."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_QUIET))
 

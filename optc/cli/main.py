@@ -151,7 +151,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _json_variable(arguments: Sequence[str]) -> bool:
-    """Whether ``OPTC_RUN_JSON``, of the command that is run, asks for JSON."""
+    """True if ``OPTC_RUN_JSON``, of the command that is run, asks for JSON."""
     command = next((word for word in arguments if word in COMMANDS), "")
     value = os.environ.get(variable_of(command, JSON_FLAG), "")
     return value.lower() in ("1", "true", "t", "yes", "y", "on")

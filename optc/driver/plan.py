@@ -1,4 +1,4 @@
-"""What backends make of a model, before anything is built: ``optc plan``."""
+"""``optc plan``: the engines that backends would make of a model, before anything is built."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class LayerKV:
             raise ValueError(f"the KV type {self.dtype[:80]!r} is none of {', '.join(KV_TYPES)}")
 
     def alike(self, other: LayerKV) -> bool:
-        """Whether both have pools of one shape and type, whichever groups they are in."""
+        """True if both have pools of one shape and type, whichever groups they are in."""
         return replace(self, group=other.group) == other
 
     @property
@@ -240,8 +240,8 @@ class Executable(Protocol):
 
 @runtime_checkable
 class HeadedExecutable(Protocol):
-    """What an engine can do besides whose ``spec.accept_rates`` state Medusa heads (Cai et al.,
-    2024)."""
+    """The further abilities of an engine whose ``spec.accept_rates`` state Medusa heads (Cai et
+    al., 2024)."""
 
     spec: StepInterface
 
@@ -258,7 +258,7 @@ class HeadedExecutable(Protocol):
 
 @runtime_checkable
 class HiddenExecutable(Protocol):
-    """What an engine can do besides whose ``spec.hidden_size`` is not 0."""
+    """The further abilities of an engine whose ``spec.hidden_size`` is not 0."""
 
     spec: StepInterface
 
@@ -274,7 +274,7 @@ class HiddenExecutable(Protocol):
 
 @runtime_checkable
 class SharingExecutable(Protocol):
-    """What an engine can do that drafts with the keys and values of its target."""
+    """The abilities of an engine that drafts with the keys and values of its target."""
 
     spec: StepInterface
 

@@ -6,7 +6,7 @@ from optc.executable.executable import StepInterface
 
 
 def can_share(draft: StepInterface, target: StepInterface) -> bool:
-    """Whether the keys and values of a draft can lie in the target's pools: the layers that
+    """True if the keys and values of a draft can lie in the target's pools: the layers that
     ``draft.shared_kv`` names have pools of the same shapes, types and windows."""
     layers = draft.shared_kv
     if not layers or len(layers) != len(draft.layers) or max(layers) >= len(target.layers):

@@ -1,4 +1,4 @@
-"""Which engine of an artifact is exported, and why others cannot be."""
+"""Chooses the engine of an artifact that is exported, and says why others cannot be."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def _entry(file: Path, name: str, entry: Any, known: Container[str]) -> _Entry:
 
 
 def _counts(values: Any) -> TypeGuard[list[int]]:
-    """Whether these are a few numbers of 0 to 2**63 - 1; ``true`` is none."""
+    """True if these are a few numbers of 0 to 2**63 - 1; ``true`` is none."""
     if not isinstance(values, list) or len(values) > _MOST_AXES:
         return False
     return all(type(value) is int and 0 <= value < 1 << 63 for value in values)

@@ -81,7 +81,7 @@ def first_expert_matmul(nodes: Iterable[ir.Node]) -> ir.Node | None:
 
 
 def feeds_router(value: ir.Value) -> bool:
-    """Whether ``value`` are the logits of a router."""
+    """True if ``value`` are the logits of a router."""
     return any(is_op(node, "TopKRouter", domain=DOMAIN) for node in value.consumers())
 
 

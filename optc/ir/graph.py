@@ -32,7 +32,7 @@ def constant_ints(value: ir.Value | None) -> list[int] | None:
 
 
 def is_constant(value: ir.Value | None) -> bool:
-    """Whether ``value`` is absent, an initializer, or a Constant node's output."""
+    """True if ``value`` is absent, an initializer, or a Constant node's output."""
     if value is None or value.const_value is not None:
         return True
     producer = value.producer()

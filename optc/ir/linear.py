@@ -63,7 +63,7 @@ class Linear:
 
     @property
     def pruned(self) -> bool:
-        """Whether weights were set to zero on purpose, so that they stay exactly zero."""
+        """True if weights were set to zero on purpose, so that they stay exactly zero."""
         return _PRUNED.keys() <= self.initializer.metadata_props.keys()
 
     @property

@@ -17,7 +17,7 @@ _FLOAT = {
 
 
 def is_quantizer(node: ir.Node | None) -> bool:
-    """Whether the last two outputs of ``node`` are a quantized activation and its scale."""
+    """True if the last two outputs of ``node`` are a quantized activation and its scale."""
     return is_op(node, *_FLOAT, domain=DOMAIN)
 
 

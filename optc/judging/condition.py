@@ -64,7 +64,7 @@ class Condition:
     of_baseline: bool = False
 
     def holds(self, value: float, bound: float) -> bool:
-        """Whether ``value`` stands to ``bound`` as the condition says."""
+        """True if ``value`` stands to ``bound`` as the condition says."""
         return RELATIONS[self.relation](value, bound)
 
 

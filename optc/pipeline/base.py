@@ -21,7 +21,7 @@ LOCAL: Final = {"local": True}
 
 @dataclass
 class PassReport:
-    """What one run of a pass did.
+    """The results of one run of a pass.
 
     Attributes:
         count: How many places were rewritten.

@@ -115,7 +115,7 @@ def check_pass(name: str, registry: Registry, where: str) -> None:
 
 
 def read_mark(name: str, mark: str, value: object) -> bool:
-    """Whether a mark is set on the pass ``name``.
+    """True if a mark is set on the pass ``name``.
 
     Raises:
         InputError: It is neither true nor false.

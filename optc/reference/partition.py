@@ -120,7 +120,7 @@ def _head(logits: ir.Value) -> tuple[ir.Node, tuple[ir.Node, ...]]:
 
 
 def is_constant(value: ir.Value) -> bool:
-    """Whether the value depends on no input: an initializer, or computed from constants only."""
+    """True if the value depends on no input: an initializer, or computed from constants only."""
     if value.is_initializer():
         return True
     node = value.producer()
@@ -194,7 +194,7 @@ def _block(source: ir.Value, result: ir.Value, nodes: list[ir.Node], rank: dict[
 
 
 def is_attention(node: ir.Node) -> bool:
-    """Whether the node is an attention of the dense form."""
+    """True if the node is an attention of the dense form."""
     return node.op_type == "Attention"
 
 

@@ -182,7 +182,7 @@ def weight_array(value: ir.Value, by_rows: bool) -> Array:
 
 
 def _by_experts(value: ir.Value) -> bool:
-    """Whether a matmul by experts reads the weight."""
+    """True if a matmul by experts reads the weight."""
     return first_expert_matmul(value.consumers()) is not None
 
 

@@ -254,7 +254,7 @@ class _Streams:
 
 
 def _multiplied_only(value: ir.Value) -> bool:
-    """Whether nothing but linear layers reads a value."""
+    """True if nothing but linear layers reads a value."""
     uses = list(value.uses())
     layers = [find_linear(use.node) for use in uses]
     return bool(uses) and all(one is not None and one.x is value for one in layers)

@@ -123,7 +123,7 @@ def begun(step: ServedStep) -> int:
 
 
 def follows(step: ServedStep) -> bool:
-    """Whether a step goes on with what the one before it did; else there may have been a pause."""
+    """True if a step goes on with what the one before it did; else there may have been a pause."""
     return begun(step) < len(step.sequences)
 
 

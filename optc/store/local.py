@@ -52,7 +52,7 @@ class Stored:
 
     @property
     def signed(self) -> bool:
-        """Whether there is a signature; nothing says whose."""
+        """True if there is a signature; nothing says whose."""
         return (self.path / SIGNATURE_NAME).is_file()
 
 

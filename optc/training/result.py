@@ -82,7 +82,7 @@ def write_result(
 
 
 def same_as_checkpoint(imported: ImportedModel, tensors: list[ModelTensor]) -> bool:
-    """Whether every tensor of the model's dense form is a tensor of its checkpoint, under its name:
+    """True if every tensor of the model's dense form is a tensor of its checkpoint, under its name:
     what is trained is then a checkpoint of the same model. One that is quantized is not."""
     files = checkpoint_files(imported.folder)
     if files[0].suffix != ".safetensors" or settings_of(imported.config) is not None:

@@ -57,7 +57,7 @@ def dims(value: ir.Value) -> list[int | str | None]:
 
 
 def same_shape(left: ir.Value, right: ir.Value) -> bool:
-    """Whether both shapes are known and equal; unnamed dimensions equal nothing."""
+    """True if both shapes are known and equal; unnamed dimensions equal nothing."""
     shape = dims(left)
     return bool(shape) and None not in shape and shape == dims(right)
 

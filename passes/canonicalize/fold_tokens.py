@@ -150,7 +150,7 @@ def _changes(graph: ir.Graph, node: ir.Node) -> tuple[list[ir.Attr], list[ir.Val
 
 
 def _others_fit(node: ir.Node, unfolded: Unfolded) -> bool:
-    """Whether the other operands are constants that broadcast along the last axis, or a weight.
+    """True if the other operands are constants that broadcast along the last axis, or a weight.
 
     Results have as many axes as what they are made of, but those of operators of ours.
     """

@@ -109,7 +109,7 @@ class _Part:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is no more than split into heads."""
+        """True if it is no more than split into heads."""
         return self.factor is None and self.region.is_plain
 
 

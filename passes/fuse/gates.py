@@ -137,7 +137,7 @@ def _number(value: ir.Value | None) -> float | None:
 
 
 def _only_in(value: ir.Value, nodes: list[ir.Node]) -> bool:
-    """Whether nothing but ``nodes`` uses ``value``."""
+    """True if nothing but ``nodes`` uses ``value``."""
     return not value.is_graph_output() and set(value.consumers()) <= set(nodes)
 
 

@@ -48,7 +48,7 @@ def _narrowed(graph: ir.Graph) -> set[ir.Node]:
 
 
 def _only_for(value: ir.Value, logits: ir.Value, nodes: set[ir.Node]) -> bool:
-    """Whether ``value`` is the logits, or used by ``nodes`` alone."""
+    """True if ``value`` is the logits, or used by ``nodes`` alone."""
     if value is logits:
         return True
     return not value.is_graph_output() and all(node in nodes for node in value.consumers())

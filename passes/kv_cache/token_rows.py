@@ -141,7 +141,7 @@ def _last_axis_attribute(node: ir.Node) -> bool:
 
 
 def _is_last(axis: int | None, value: ir.Value | None) -> bool:
-    """Whether ``axis`` is the last one; all dense values are [B, S, N] unless known otherwise."""
+    """True if ``axis`` is the last one; all dense values are [B, S, N] unless known otherwise."""
     rank = len(value.shape) if value is not None and value.shape is not None else 3
     return axis in (-1, rank - 1)
 

@@ -36,7 +36,7 @@ def leave(store: CalibrationStore, tensors: Sequence[str]) -> None:
 
 
 def is_left(store: CalibrationStore, linear: Linear) -> bool:
-    """Whether all tensors of the weight of ``linear`` are left to plain rounding."""
+    """True if all tensors of the weight of ``linear`` are left to plain rounding."""
     return all(store.find(one.name, _LEFT) is not None for one in sources([linear]))
 
 

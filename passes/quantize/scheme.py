@@ -43,7 +43,7 @@ class Scheme:
 
     @property
     def spreads(self) -> bool:
-        """Whether groups are quantized as columns in memory: scales then follow one another along
+        """True if groups are quantized as columns in memory: scales then follow one another along
         the rows, which is several times faster than a scale a row where groups are short."""
         return bool(self.group_size) or self.bits == 4
 

@@ -146,7 +146,7 @@ def test_a_lock_that_fails_is_one_clear_error(
 
 
 def test_no_file_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the lock was taken, lost, refused or not to be had."""
+    """True if the lock was taken, lost, refused or not to be had."""
     before = os.listdir("/proc/self/fd")
     first = Reservation(tmp_path / "a")
     first.acquire()

@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def found(self) -> bool:
-        """Whether it is a finding."""
+        """True if it is a finding."""
         return self.kind not in ("accepted", "refused")
 
     @property

@@ -198,7 +198,7 @@ def test_family_agrees_with_transformers(name: str, tmp_path: Path) -> None:
 
 
 def _changes(model: transformers.PreTrainedModel, option: str, value: Any, expected: Any) -> bool:
-    """Whether the same weights give other logits with ``option`` at ``value``."""
+    """True if the same weights give other logits with ``option`` at ``value``."""
     config = copy.deepcopy(model.config)
     setattr(config, option, value)
     other = type(model)._from_config(config, attn_implementation="eager").eval()

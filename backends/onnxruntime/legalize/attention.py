@@ -148,7 +148,7 @@ def _replace(node: ir.Node, tables: RotaryTables, lengths: list[ir.Value]) -> st
 
 
 def _eights(table: ir.Value | None) -> bool:
-    """Whether a rotary table has a multiple of 8 columns, as the operator wants it."""
+    """True if a rotary table has a multiple of 8 columns, as the operator wants it."""
     columns = None if table is None else width(table)
     return columns is not None and columns % 8 == 0
 

@@ -28,7 +28,7 @@ _REPLACED = ("slot_mapping", "query_starts", "kv_lengths", "block_tables")
 
 
 def is_paged(node: ir.Node) -> bool:
-    """Whether a node of the ragged step is attention that asks for pages."""
+    """True if a node of the ragged step is attention that asks for pages."""
     wanted = node.attributes.get_string("kv_dtype", "") == PAGED_TYPE
     return is_op(node, *_ATTENTIONS, domain=DOMAIN) and wanted
 

@@ -85,7 +85,7 @@ def _zero_point(node: ir.Node) -> ir.Value | None:
 
 
 def _symmetric(node: ir.Node) -> bool:
-    """Whether there is no zero point, or one that is known to be 0."""
+    """True if there is no zero point, or one that is known to be 0."""
     zero_point = _zero_point(node)
     if zero_point is None:
         return True

@@ -24,7 +24,7 @@ from optc.pipeline.record import PassRecord
 
 @dataclass(frozen=True)
 class Legalized:
-    """What legalization gave, besides the model that it changed.
+    """The results of legalization, besides the model that it changed.
 
     Attributes:
         dtype: ``float16`` or ``bfloat16``: what is computed in, and the caches' type.

@@ -13,7 +13,7 @@ _BEHIND_SINKS = {"start": 1, "end": 1 << 31, "axis": -1}
 
 
 def is_spelled(node: ir.Node) -> bool:
-    """Whether TensorRT's Attention lacks something of an attention: softcap or sinks."""
+    """True if TensorRT's Attention lacks something of an attention: softcap or sinks."""
     return bool(node.attributes.get_float("softcap", 0.0)) or operand(node, "sinks") is not None
 
 

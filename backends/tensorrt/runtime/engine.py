@@ -146,7 +146,7 @@ def _refused(what: str) -> UnavailableError:
 
 
 def uses_graphs(profile: int, native: bool) -> bool:
-    """Whether calls of a profile are captured by us: where TensorRT does not do so itself, and only
+    """True if calls of a profile are captured by us: where TensorRT does not do so itself, and only
     decode calls, whose shapes come again."""
     return profile == DECODE and not native
 

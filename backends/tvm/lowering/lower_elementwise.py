@@ -54,7 +54,7 @@ _ROW_KERNELS = {
 
 
 def _is_rows(*tensors: Tensor) -> bool:
-    """Whether all are float32 rows of one shape."""
+    """True if all are float32 rows of one shape."""
     first = tensors[0]
     same = all(t.shape == first.shape and t.dtype == "float32" for t in tensors)
     return same and len(first.shape) == 2 and isinstance(first.shape[1], int)

@@ -145,7 +145,7 @@ def lower_model(
 
 
 def _sparse_weights(target: Target, options: BuildOptions, exact: bool) -> SparseWeights:
-    """Whether an engine for the target, and those that will read its weights, take sparse ones."""
+    """True if an engine for the target, and those that will read its weights, take sparse ones."""
     unable = [
         t.name for t in (target, *options.readers) if t.kind != "cpu" or not isa_of(t).expands
     ]

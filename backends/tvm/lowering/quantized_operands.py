@@ -56,7 +56,7 @@ def weight_parts(lowering: Lowering, node: ir.Node) -> WeightParts:
 
 
 def is_two_level(lowering: Lowering, node: ir.Node) -> bool:
-    """Whether the weight is packed with integer scales."""
+    """True if the weight is packed with integer scales."""
     return lowering.two_level and _has_integer_scales(node)
 
 

@@ -41,7 +41,7 @@ class Conversing:
 
 
 def is_openai(value: Mapping[str, Any]) -> bool:
-    """Whether a line is one of an OpenAI batch."""
+    """True if a line is one of an OpenAI batch."""
     return "body" in value or "url" in value
 
 

@@ -164,7 +164,7 @@ def _refuse_ignored(context: click.Context, workload: bool, profiled: bool) -> N
 
 
 def _is_given(context: click.Context, name: str) -> bool:
-    """Whether an option is on the command line."""
+    """True if an option is on the command line."""
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 

@@ -126,7 +126,7 @@ def _cases(concurrency: str) -> list[str]:
 
 
 def _objectives(values: Mapping[str, Any]) -> list[Check]:
-    """Whether some request met the objectives of ``--slo``, which is what the exit code judges."""
+    """True if some request met the objectives of ``--slo``, which is what the exit code judges."""
     goodput = values.get("workload", {}).get("goodput")
     if goodput is None:
         return []

@@ -132,7 +132,7 @@ def _constants(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def _is_computed(node: ir.Node) -> bool:
-    """Whether a node's result depends on an input of the graph."""
+    """True if a node's result depends on an input of the graph."""
     ahead, seen = [node], set[ir.Node]()
     while ahead:
         one = ahead.pop()

@@ -68,7 +68,7 @@ def _own_shapes(size: int) -> dict[str, tuple[int, ...]]:
 
 
 def _is_shared(tensor: ModelTensor, parts: Partition) -> bool:
-    """Whether it is the model's embedding or head."""
+    """True if it is the model's embedding or head."""
     return any(one in (parts.embedding, parts.head.inputs[1]) for one in tensor.initializers)
 
 

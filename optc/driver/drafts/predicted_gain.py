@@ -54,7 +54,7 @@ class Prediction:
 
     @property
     def pays(self) -> bool:
-        """Whether the gain is beyond the error of the prediction."""
+        """True if the gain is beyond the error of the prediction."""
         return self.gain >= LEAST_SPEEDUP
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from optc.recipe import Recipe
 
 
 def means_the_same(target: Recipe, draft: Recipe) -> bool:
-    """Whether each layer of a draft that ``draft`` makes of the model has the keys and values that
+    """True if each layer of a draft that ``draft`` makes of the model has the keys and values that
     it has where ``target`` is run, but for rounding: no pass of either moves them to other
     channels, scales or layers, and both turn them alike."""
     both = [recipe.pipeline for recipe in (target, draft)]

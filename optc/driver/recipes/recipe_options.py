@@ -153,7 +153,7 @@ def calibration_folder(asked: CompileOptions) -> str:
 
 
 def _draft_reads_text(asked: CompileOptions) -> bool:
-    """Whether a draft is made of the target: it is pruned and rounded by a text."""
+    """True if a draft is made of the target: it is pruned and rounded by a text."""
     return asked.draft is not None and bool(parse_draft(str(asked.draft)))
 
 

@@ -62,7 +62,7 @@ class _Weighted:
 
     @property
     def rounded(self) -> bool:
-        """Whether the activation is quantized on the way."""
+        """True if the activation is quantized on the way."""
         producer = self.x.producer()
         return self.x_scale is not None or is_op(producer, "DequantizeLinear")
 

@@ -17,7 +17,7 @@ BLOCK = 16
 
 
 def is_ragged(model: ir.Model) -> bool:
-    """Whether values are by row of a step, [T, ...], not by window, [W, S, ...]."""
+    """True if values are by row of a step, [T, ...], not by window, [W, S, ...]."""
     return form_type(model) is RaggedStep
 
 

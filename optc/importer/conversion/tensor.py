@@ -93,7 +93,7 @@ def box_by_rows(box: Box, shape: tuple[int, ...], read: Callable[[int, int], Flo
 
 
 def same_content(left: Tensor, right: Tensor) -> bool:
-    """Whether both hold the same numbers, compared in pieces of 4 Mi elements."""
+    """True if both hold the same numbers, compared in pieces of 4 Mi elements."""
     if left.shape != right.shape:
         return False
     step = max(1, (4 << 20) // max(1, int(np.prod(left.shape[1:], dtype=np.int64))))

@@ -38,7 +38,7 @@ _LAYOUT = 2
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether a path names a GGUF file that exists."""
+    """True if a path names a GGUF file that exists."""
     return path.suffix == SUFFIX and path.is_file()
 
 

@@ -82,7 +82,7 @@ def unpack(content: bytes) -> ir.Model:
 
 
 def _of_transformers(config: PretrainedConfig) -> bool:
-    """Whether all code of the decoder is transformers': ``auto_map`` names that of a folder."""
+    """True if all code of the decoder is transformers': ``auto_map`` names that of a folder."""
     of_transformers = type(config).__module__.startswith("transformers.models.")
     return of_transformers and not getattr(config, "auto_map", None)
 

@@ -207,7 +207,7 @@ def make_node(
 
 
 def is_op(node: ir.Node | None, *op_types: str, domain: str = "") -> bool:
-    """Whether ``node`` is one of ``op_types`` of ``domain`` (standard operators by default)."""
+    """True if ``node`` is one of ``op_types`` of ``domain`` (standard operators by default)."""
     return node is not None and node.op_type in op_types and (node.domain or "") == domain
 
 

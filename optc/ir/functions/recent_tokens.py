@@ -14,7 +14,7 @@ RECENT_TYPE = "int8"
 
 
 def is_recent(attributes: Attributes) -> list[str]:
-    """Whether a row reads a column from the recent pools: [T, M]."""
+    """True if a row reads a column from the recent pools: [T, M]."""
     return [
         integer("recent_tokens", int(attributes["recent"])),
         "is_recent = Less (distance, recent_tokens)",

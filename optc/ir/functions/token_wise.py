@@ -21,7 +21,7 @@ GATE_DEFAULTS: dict[str, AttributeValue] = {"alpha": 1.0, "limit": 0.0, "up_shif
 
 
 def is_clamped_gate(node: ir.Node) -> bool:
-    """Whether ``node`` is a gated activation that states more than its activation."""
+    """True if ``node`` is a gated activation that states more than its activation."""
     gated_one = node.domain == "optc" and node.op_type.startswith("GatedActivation")
     return gated_one and not node.attributes.keys().isdisjoint(GATE_DEFAULTS)
 

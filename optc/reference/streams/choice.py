@@ -51,7 +51,7 @@ def products_here(features: frozenset[str] | None = None) -> str:
 
 
 def has_int8(features: frozenset[str] | None = None) -> bool:
-    """Whether a CPU with these features, or this machine's, has exact and fast products of int8."""
+    """True if a CPU with these features, or this machine's, has exact and fast products of int8."""
     return _INT8_FEATURE in _known(features)
 
 

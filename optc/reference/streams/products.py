@@ -68,7 +68,7 @@ class RunProducts:
 
     @property
     def fused(self) -> bool:
-        """Whether PyTorch is there in any case, so that it may compute more than products."""
+        """True if PyTorch is there in any case, so that it may compute more than products."""
         return isinstance(self.original, OneDnnProducts) or isinstance(self.changed, OneDnnProducts)
 
 

@@ -102,6 +102,6 @@ def _labels(canvas: Canvas, x: Scale, y: Scale, work: Sequence[Work]) -> None:
 
 
 def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Whether two boxes, by middle and size, overlap."""
+    """True if two boxes, by middle and size, overlap."""
     apart_x = abs(one[0] - other[0]) >= (one[2] + other[2]) / 2
     return not apart_x and abs(one[1] - other[1]) < (one[3] + other[3]) / 2

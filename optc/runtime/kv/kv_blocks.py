@@ -116,12 +116,12 @@ class KVBlocks:
         return tuple(pool.num_free + pool.num_cached for pool in self.pools)
 
     def fits(self, tables: BlockTables, length: int) -> bool:
-        """Whether `grow` to ``length`` tokens would succeed now."""
+        """True if `grow` to ``length`` tokens would succeed now."""
         missing = self._missing(tables, length)
         return all(missing <= count for count in self.available())
 
     def fits_new(self, tables: BlockTables, length: int, chunk: int) -> bool:
-        """Whether a request that begins with ``tables`` could grow to ``length`` tokens,
+        """True if a request that begins with ``tables`` could grow to ``length`` tokens,
         ``chunk`` a step."""
         return all(
             blocks_needed(length, chunk, window, self.block_size) - len(tables.held(group)) <= count

@@ -118,7 +118,7 @@ class _Shares:
         return tuple(found)
 
     def room_within(self, budget: int) -> tuple[int, ...]:
-        """What as many requests of usual length hold as ``budget`` bytes hold."""
+        """The tokens of as many requests of usual length as ``budget`` bytes hold."""
         counts, usual = range(self.spec.max_sequences + 1), self.usual()
         at = bisect_right(counts, budget, key=lambda n: self.bytes(self.room(n, usual)))
         return self.room(counts[at - 1], usual)

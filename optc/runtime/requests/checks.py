@@ -65,7 +65,7 @@ def shown(value: object) -> str:
 
 
 def encodes(text: str) -> bool:
-    """Whether a text is valid Unicode; Python's may hold lone surrogates."""
+    """True if a text is valid Unicode; Python's may hold lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -103,7 +103,7 @@ class Speculator:
 
     @property
     def notes_rows(self) -> bool:
-        """Whether some source wants to know from which rows tokens were drawn."""
+        """True if some source wants to know from which rows tokens were drawn."""
         return any(source.note_rows is not None for source in self._sources)
 
     def propose(self, running: Sequence[Request]) -> bool:

@@ -64,7 +64,7 @@ class Spill:
         return len(self._store)
 
     def has(self, group: int, digest: bytes) -> bool:
-        """Whether the block of a prefix was spilled."""
+        """True if the block of a prefix was spilled."""
         return (group, digest) in self._store
 
     def touch(self, group: int, digest: bytes) -> None:
@@ -96,7 +96,7 @@ class Spill:
             self._prefill_s = _mean(self._prefill_s, seconds / rows)
 
     def pays(self, tokens: int, blocks: int) -> bool:
-        """Whether to restore ``blocks`` blocks, of all groups, instead of computing ``tokens``."""
+        """True if to restore ``blocks`` blocks, of all groups, instead of computing ``tokens``."""
         if self._restore_s is None or self._prefill_s is None:
             return True
         if blocks * self._restore_s <= tokens * self._prefill_s:

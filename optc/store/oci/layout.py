@@ -55,7 +55,7 @@ class Layout:
         self._reference, self.folder = reference, folder
 
     def has(self, blob: Blob) -> bool:
-        """Whether there is a file of its digest; a damaged one is none, and is written anew."""
+        """True if there is a file of its digest; a damaged one is none, and is written anew."""
         path = self._path(blob.digest)
         if not path.is_file() or path.stat().st_size != blob.size:
             return False

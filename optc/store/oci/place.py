@@ -51,7 +51,7 @@ class Place(Protocol):
         ...
 
     def has(self, blob: Blob) -> bool:
-        """Whether the blob is there."""
+        """True if the blob is there."""
         ...
 
     def put(self, blob: Blob, source: Path, moved: Moved) -> None:

@@ -53,7 +53,7 @@ class Registry:
         self._challenges: set[str] = set()
 
     def has(self, blob: Blob) -> bool:
-        """Whether the registry has it."""
+        """True if the registry has it."""
         try:
             with self._call("HEAD", f"{self._base}/blobs/{blob.digest}"):
                 return True

@@ -116,7 +116,7 @@ def _no_count(count: int) -> None:
 
 
 def _linked(path: Path, known: Path) -> bool:
-    """Whether the file system could give ``known`` another name."""
+    """True if the file system could give ``known`` another name."""
     try:
         path.hardlink_to(known)
     except OSError:

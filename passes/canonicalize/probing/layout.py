@@ -65,7 +65,7 @@ def rotary_of(turn: Turn, order: Sequence[int]) -> Rotary | None:
 
 
 def _form(turn: Turn, order: Sequence[int]) -> bool | None:
-    """Whether pairs are neighbours (true) or halves apart (false) in ``order``; None if neither."""
+    """True if pairs are neighbours (true) or halves apart (false) in ``order``; None if neither."""
     place = {dim: index for index, dim in enumerate(order)}
     pairs = sorted((place[a], place[b]) for a, b in turn.pairs)
     count = len(pairs)

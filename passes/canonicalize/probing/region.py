@@ -89,7 +89,7 @@ class Region:
 
     @property
     def is_plain(self) -> bool:
-        """Whether heads are only split off columns side by side: nothing is to be found."""
+        """True if heads are only split off columns side by side: nothing is to be found."""
         moved = [node for node in self.nodes if any(v in self.moving for v in node.outputs)]
         shapes = {h for n in moved for v in (n.inputs[0], *n.outputs) for h in _heads(v)}
         return not self.of_positions and len(shapes) < 2 and all(map(_splits, moved))
@@ -102,7 +102,7 @@ def _heads(value: ir.Value | None) -> list[tuple[int, int]]:
 
 
 def _splits(node: ir.Node) -> bool:
-    """Whether ``node`` cuts columns, splits off heads, swaps them with tokens, or undoes that."""
+    """True if ``node`` cuts columns, splits off heads, swaps them with tokens, or undoes that."""
     source, result = node.inputs[0], node.outputs[0]
     if source is None:
         return False
@@ -156,7 +156,7 @@ def _bound(region: Region, value: ir.Value) -> None:
 
 
 def _inside(node: ir.Node, value: ir.Value, depends: Dependence) -> bool:
-    """Whether ``node`` is linear in one operand and moves, adds or scales; or works on sizes."""
+    """True if ``node`` is linear in one operand and moves, adds or scales; or works on sizes."""
     if value not in depends.of_tokens or (not node.domain and node.op_type in MOVES):
         return True
     if node.domain:

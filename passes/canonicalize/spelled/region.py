@@ -120,7 +120,7 @@ def region_of(graph: ir.Graph, result: ir.Value, start: ir.Value | None) -> Regi
 
 
 def _is_known(graph: ir.Graph, value: ir.Value | None) -> bool:
-    """Whether all dimensions have a size, or are those of the graph's inputs."""
+    """True if all dimensions have a size, or are those of the graph's inputs."""
     shape, names = [] if value is None else dims(value), _sizes(graph, 0)
     return bool(shape) and all(isinstance(dim, int) or dim in names for dim in shape)
 

@@ -125,11 +125,11 @@ class RefitStages:
         return linear.initializer in self.cuts or (self.refit and is_off(linear, stage, seen))
 
     def _enough(self, linear: Linear) -> bool:
-        """Whether there is text enough to fit the layer."""
+        """True if there is text enough to fit the layer."""
         return self.tokens >= TOKENS_PER_INPUT * linear.weight.rows_shape[1]
 
     def _goes(self, linear: Linear) -> bool:
-        """Whether nothing of the layer stays."""
+        """True if nothing of the layer stays."""
         cut = self.cuts.get(linear.initializer)
         return cut is not None and not cut.left
 

@@ -184,7 +184,7 @@ class PruneOnText(ReadsText):
         return chosen
 
     def _counts_stored_bytes(self) -> bool:
-        """Whether what goes depends on how later passes store weights."""
+        """True if what goes depends on how later passes store weights."""
         return True
 
     def _neurons(self, model: ir.Model, report: PassReport) -> list[Channels]:

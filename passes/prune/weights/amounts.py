@@ -34,7 +34,7 @@ class Amount:
         return f"{self.kept}:{self.of}" if self.of else f"{100 * self.share:g} %"
 
     def fits(self, columns: int) -> bool:
-        """Whether a weight of so many inputs can have the pattern."""
+        """True if a weight of so many inputs can have the pattern."""
         return not self.of or columns % self.of == 0
 
 

@@ -33,12 +33,12 @@ class Method:
 
     @property
     def reads_inputs(self) -> bool:
-        """Whether it needs the Hessian of the inputs."""
+        """True if it needs the Hessian of the inputs."""
         return self.refit or self.name != "magnitude"
 
     @property
     def corrects(self) -> bool:
-        """Whether what stays can make up for something."""
+        """True if what stays can make up for something."""
         return self.refit or self.name in CHANGE
 
     def __call__(

@@ -155,7 +155,7 @@ class AllocateActivations(ReadsText):
         return [i for i, place in enumerate(choose(items, round(room))) if place]
 
     def _chooses(self, later: Sequence[Pass]) -> bool:
-        """Whether there is anything to choose."""
+        """True if there is anything to choose."""
         quantize = (one for one in later if isinstance(one, QuantizeWeights))
         return 1 < self.budget < 2 and not any(one.activation_layers for one in quantize)
 

@@ -61,7 +61,7 @@ def _tables(model: ir.Model) -> set[ir.Value]:
 
 
 def _is_head(model: ir.Model, table: ir.Value) -> bool:
-    """Whether the table is the head's weight."""
+    """True if the table is the head's weight."""
     head, weight = head_of(model), table.const_value
     return (
         head is not None

@@ -94,7 +94,7 @@ def _hull(choices: Sequence[Choice]) -> list[int]:
 
 
 def _above(a: Choice, b: Choice, c: Choice) -> bool:
-    """Whether b is on the line from a to c, or above it."""
+    """True if b is on the line from a to c, or above it."""
     return (a.loss - b.loss) * (c.size - a.size) <= (a.loss - c.loss) * (b.size - a.size)
 
 

@@ -61,7 +61,7 @@ class CorrectedStages:
     done: list[str] = field(default_factory=list)
 
     def has(self, linear: Linear) -> bool:
-        """Whether the layer's weight was changed, or the Hessian of the head's input noted."""
+        """True if the layer's weight was changed, or the Hessian of the head's input noted."""
         return linear.name in self.done
 
     def compared(self, stage: Stage) -> Iterable[ir.Value]:
@@ -100,7 +100,7 @@ class CorrectedStages:
         self.noise.append(lost_share(values))
 
     def _enough(self, linear: Linear) -> bool:
-        """Whether there is text enough to correct the layer."""
+        """True if there is text enough to correct the layer."""
         return self.tokens >= TOKENS_PER_INPUT * linear.weight.rows_shape[1]
 
     def _corrections(
@@ -183,7 +183,7 @@ def residual_of(linear: Linear, stage: Stage) -> Residual | None:
 
 
 def is_off(linear: Linear, stage: Stage, seen: Seen) -> bool:
-    """Whether the layer's input, or what its result is added to, has changed."""
+    """True if the layer's input, or what its result is added to, has changed."""
     residual = residual_of(linear, stage)
     values = [linear.x] if residual is None else [linear.x, residual.value]
     return any(seen.changed[value] is not seen.original.get(value) for value in values)

@@ -121,7 +121,7 @@ def _note_norm(found: Residual, head: Linear | None, norm: ir.Node) -> None:
 
 
 def _own(linear: Linear) -> bool:
-    """Whether weight and bias are no other layer's too."""
+    """True if weight and bias are no other layer's too."""
     return len(linear.initializer.uses()) == 1 and (
         linear.bias is None or (linear.bias.is_initializer() and len(linear.bias.uses()) == 1)
     )

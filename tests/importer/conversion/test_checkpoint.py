@@ -61,7 +61,7 @@ def small(kind: str) -> transformers.PretrainedConfig:
 
 
 def has_mapping(kind: str) -> bool:
-    """Whether transformers has one for the type, as far as its name says."""
+    """True if transformers has one for the type, as far as its name says."""
     return get_checkpoint_conversion_mapping(kind) is not None
 
 

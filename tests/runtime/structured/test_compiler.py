@@ -27,7 +27,7 @@ def compiler() -> GrammarCompiler:
 
 
 def allows(compiler: GrammarCompiler, structure: Structure, text: str) -> bool:
-    """Whether a text is a whole text of the structure: its tokens, then the end token."""
+    """True if a text is a whole text of the structure: its tokens, then the end token."""
     (constraint,) = compiler.constraints(structure, 1)
     params = SamplingParams(logprobs=1)  # forces nothing
     for token in (*BYTES.encode(text).ids, 1):

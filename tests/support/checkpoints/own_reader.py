@@ -74,7 +74,7 @@ def quantized(source: Path) -> tuple[ir.Model, PassReport]:
 
 
 def same_tokens(model: ir.Model, expected: Sequence[tuple[list[int], int]]) -> bool:
-    """Whether the greedy tokens of ``model`` are those expected: each follows from those before
+    """True if the greedy tokens of ``model`` are those expected: each follows from those before
     it, so that one look at the whole text says so."""
     proto = ir.to_proto(model).SerializeToString()
     session = onnxruntime.InferenceSession(proto, providers=["CPUExecutionProvider"])

@@ -250,7 +250,7 @@ def int_work(
     out: Any,
     rows_at: RowsAt = in_order,
 ) -> Work:
-    """What the kernel does with its operands."""
+    """The products of the kernel's operands."""
     schedule = config.schedule_on(isa)
     values = PackedValues(weights["w"], config.bits, isa)
     products: Products

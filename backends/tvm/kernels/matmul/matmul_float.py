@@ -247,7 +247,7 @@ def float_work(
     out: Any,
     rows_at: RowsAt = in_order,
 ) -> Iterator[Work]:
-    """What the kernel does with its operands; bfloat16 activations are rounded first."""
+    """The products of the kernel's operands; bfloat16 activations are rounded first."""
     k, wide = config.k, config.weight_dtype == "float32"
     paired = isa.bf16 and not wide
     imported = tir.attr(0, "pragma_import_llvm", DOT_IR) if paired else nullcontext()

@@ -87,7 +87,7 @@ class IntMatmul:
 
     @property
     def panels(self) -> Panels | None:
-        """How tasks of several tiles go through K; None is all of it at once."""
+        """The panels in which tasks of several tiles go through K; None is all of it at once."""
         whole = self.group_size or self.k_padded <= WHOLE_CHANNELS
         return None if whole else Panels(PANEL_CHANNELS, KEPT_ROWS)
 

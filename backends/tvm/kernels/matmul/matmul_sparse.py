@@ -65,7 +65,7 @@ class SparseMatmul:
 
     @property
     def panels(self) -> Panels | None:
-        """How tasks that expand go through K: in panels from which the stored starts lead."""
+        """The way of tasks that expand through K: in panels from which the stored starts lead."""
         short = self.dense.k_padded <= SEGMENT
         return None if short else Panels(SEGMENT, PANEL_ROWS, whole=True)
 

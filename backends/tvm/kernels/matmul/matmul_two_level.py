@@ -105,7 +105,7 @@ class TwoLevelMatmul:
 
     @property
     def panels(self) -> Panels | None:
-        """How tasks that unpack go through K: in panels of whole groups, about equally long."""
+        """The way of tasks that unpack through K: in panels of whole groups, about equally long."""
         count = max(1, round(self.k / PANEL_CHANNELS))
         channels = round_up(-(-self.k // count), self.group_size)
         return Panels(channels, PANEL_ROWS, whole=True) if channels < self.k_padded else None
@@ -158,7 +158,7 @@ def two_level_work(
     rows_at: RowsAt = in_order,
     rooms: Rooms | None = None,
 ) -> Work:
-    """What the kernel does with its operands."""
+    """The products of the kernel's operands."""
     rooms = rooms or Rooms()
     kp, schedule = config.k_padded, config.schedule_on(isa)
     values = PackedValues(weights["w"], config.bits, isa)

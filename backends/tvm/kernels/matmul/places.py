@@ -78,7 +78,7 @@ class Panel:
 
     @property
     def is_last(self) -> Any:
-        """Whether sums are complete behind it."""
+        """True if sums are complete behind it."""
         return (self.index + 1) * self.channels >= self.k
 
     def extent(self, total: int, depth: int) -> tuple[Any, Any]:
@@ -137,7 +137,7 @@ class Place:
 
     @property
     def fetches_rarely(self) -> bool:
-        """Whether every second step over K is enough to fetch the next weights."""
+        """True if every second step over K is enough to fetch the next weights."""
         return self.pace is not None and self.parts >= self.lines
 
     def part(self, index: Any, count: int) -> Place:

@@ -1,4 +1,4 @@
-"""How a matmul's output is split among threads, and a task's part of it into register tiles.
+"""Splits a matmul's output among threads, and a task's part of it into register tiles.
 
 A kernel gives `emit_tiles` a function that emits the code of one register tile of R rows and 64
 output channels, over all of K. Every output element is computed by exactly one tile, in an order
@@ -52,7 +52,7 @@ class Tall:
 
 @dataclass(frozen=True)
 class Span:
-    """What a task does: rows [first, last) of a place."""
+    """The work of a task: rows [first, last) of a place."""
 
     place: Place
     first: Any
@@ -61,7 +61,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do, and in which tiles.
+    """All work, and the tiles in which it is done.
 
     Attributes:
         rows: T, an int32 variable; of a span its rows.
@@ -93,7 +93,7 @@ class Work:
 
 @dataclass(frozen=True)
 class _Cut:
-    """How tasks of one kind cut up what there is to do.
+    """The cutting of all work into tasks of one kind.
 
     Attributes:
         parts: Of a block, each a task.

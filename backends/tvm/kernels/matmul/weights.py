@@ -1,4 +1,4 @@
-"""How packed integer weights become vectors of u8, four input channels of a column in each lane."""
+"""Turns packed integer weights into vectors of u8, four input channels of a column in each lane."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class PackedValues:
             self.fetch_row(place, unit, row, column, width)
 
     def fetch_row(self, place: Place, unit: Any, row: int, column: Any, width: int) -> None:
-        """What `fetch_unit` fetches in one of the unit's rows; in none that it does not have."""
+        """Fetch one of the unit's rows, as `fetch_unit` does; none that it does not have."""
         rows = UNITS[self.bits].rows
         if self.fetch and row < rows:
             fetch_ahead(self.w, place, unit * rows + row, column, width)
@@ -178,11 +178,11 @@ class GroupScales:
         return self._spread(block, group, 0, column, 0x80008000, 0x00040004, "int16")
 
     def offset(self, block: Any, group: Any, column: Any) -> Any:
-        """What is added to four products, in all four bytes of a lane, u8."""
+        """The addend of four products, in all four bytes of a lane, u8."""
         return self._spread(block, group, 1, column, 0, 0x04040404, "uint8")
 
     def signed_offset(self, block: Any, group: Any, column: Any) -> Any:
-        """What is added to a product for int8, int16 in the low word of a lane; 0 in the other."""
+        """The addend of a product for int8, int16 in the low word of a lane; 0 in the other."""
         lanes = self.isa.lanes
         words = tir.reinterpret(self._wide(block, group, 1, column), dtype=f"int16x{2 * lanes}")
         excess = tir.reinterpret(tir.broadcast(tir.int32(128), lanes), dtype=f"int16x{2 * lanes}")

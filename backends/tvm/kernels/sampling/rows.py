@@ -110,7 +110,7 @@ class Values:
         return bind(at.get())
 
     def nan(self) -> Expr:
-        """Whether a NaN was met."""
+        """True if a NaN was met."""
         return is_nan(self.worst)
 
     def mask(self, masks: Expr, row: Expr) -> None:
@@ -196,7 +196,7 @@ def greedy(source: Expr, row: Expr, vocab: int) -> tuple[Expr, Expr, Expr]:
 
 
 def is_nan(worst: Register) -> Expr:
-    """Whether the largest magnitude met is a NaN's."""
+    """True if the largest magnitude met is a NaN's."""
     return tree_max(worst.get()) > _INFINITY
 
 

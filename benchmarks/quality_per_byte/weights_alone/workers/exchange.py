@@ -38,7 +38,7 @@ class Request:
         return cls(sys.argv[1])
 
     def wants(self, label: str) -> bool:
-        """Whether a format is asked for."""
+        """True if a format is asked for."""
         return not self._only or any(text in label for text in self._only)
 
     def folder(self, label: str) -> Path:

@@ -74,7 +74,7 @@ def write_pairs(base: Path, path: Path) -> None:
 
 
 def is_paired(shape: list[int]) -> bool:
-    """Whether a matrix, GGUF's shape [K, N], has blocks of 256 only with its rows in pairs."""
+    """True if a matrix, GGUF's shape [K, N], has blocks of 256 only with its rows in pairs."""
     return len(shape) == 2 and shape[0] % BLOCK != 0 and 2 * shape[0] % BLOCK == 0
 
 

@@ -54,7 +54,7 @@ class Controller(Protocol):
     """Chooses how many tokens a source drafts, and learns from what came of it."""
 
     def ready(self) -> bool:
-        """Whether the next step may have drafts: asked first, once a step; costs next to nothing
+        """True if the next step may have drafts: asked first, once a step; costs next to nothing
         where it may not."""
         ...
 
