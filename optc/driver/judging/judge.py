@@ -77,8 +77,11 @@ def _ways_out(failed: Sequence[GateResult], kept: Path | None, report: dict[str,
         ways.append("--allow-unmeasured lets through what cannot be measured here")
     if any(gate.passed is False for gate in failed):
         ways.append("--gate name=bound changes a bound")
-        ways.append("--eval-text FILE judges on text such as the model was trained on")
-        if "bisect" not in report:
+        if "samples" in report:  # of named tensors
+            ways.append("--inputs FILE.npz judges by inputs such as the model will get")
+        else:
+            ways.append("--eval-text FILE judges on text such as the model was trained on")
+        if not report.keys() & {"bisect", "samples"}:
             ways.append("--bisect names the pass, node and tensor where the divergence begins")
     if not kept:
         ways.append("--keep-failed keeps the result")

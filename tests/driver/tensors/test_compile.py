@@ -69,8 +69,10 @@ def test_optc_load_gives_the_task_s_face(file: Path, tmp_path: Path) -> None:
 
 def test_a_failed_gate_leaves_nothing(file: Path, tmp_path: Path) -> None:
     sample = {"x": f32(2, 4)}
-    with pytest.raises(GateError, match="cosine_mean: 1 is below the bound 2"):
+    with pytest.raises(GateError, match="cosine_mean: 1 is below the bound 2") as caught:
         optc.compile(file, output=tmp_path / "a", gate="cosine_mean=2", inputs=[sample])
+    assert "FILE.npz judges by inputs" in caught.value.hint
+    assert not any(word in caught.value.hint for word in ("eval_text", "eval-text", "bisect"))
     assert [path.name for path in tmp_path.iterdir()] == ["product.onnx"]
 
 
