@@ -43,7 +43,10 @@ READ_WEIGHTS = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-_NO_MODEL = "optc imports a folder for transformers (config.json and safetensors) or a GGUF file"
+_NO_MODEL = (
+    "optc imports a folder for transformers (config.json and safetensors) or a GGUF file; "
+    "optc compile alone takes .onnx and .pt2 files"
+)
 #: Most names of a folder that are looked at.
 _MOST = 4096
 
