@@ -52,7 +52,7 @@ BUDGET = {
     "optc/report": 2_700,
     "optc/roofline": 700,
     "optc/runtime": 14_600,
-    "optc/serve": 8_100,
+    "optc/serve": 8_750,
     "optc/simulate": 1_200,
     "optc/sources": 1_100,
     "optc/store": 1_450,

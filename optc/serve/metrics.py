@@ -67,6 +67,10 @@ PUBLISHED = (
     "From a request to the first text or call of its stream, thoughts left out.",
 )
 
+#: Of models of named tensors: name, what it says.
+_CALLS = ("tensor_call_seconds", "From the arrival of a call of named tensors to its end.")
+_WAITING = ("num_tensor_calls_waiting", "Calls of named tensors in the queue now.")
+
 
 class EngineCollector(Collector):
     """Reads the counters of all engines when it is asked.
@@ -94,6 +98,7 @@ class EngineCollector(Collector):
         """All metrics of now."""
         engines = list(self._models.engines.items())
         found = [(name, engine, engine.metrics()) for name, engine in engines]
+        yield from self._tensors()
         yield from self._gauges(found)
         yield from self._counters(found)
         yield from self._histograms(found)
@@ -104,6 +109,21 @@ class EngineCollector(Collector):
 
     def _name(self, name: str) -> str:
         return f"{self._prefix}:{name}"
+
+    def _tensors(self) -> Iterator[Metric]:
+        """Calls of models of named tensors, if there are any."""
+        models = list(self._models.tensors.values())
+        if not models:
+            return
+        name, text = _CALLS
+        calls = HistogramMetricFamily(self._name(name), text, labels=_LABELS)
+        waiting = GaugeMetricFamily(self._name(_WAITING[0]), _WAITING[1], labels=_LABELS)
+        for one in models:
+            times = one.queue.times
+            buckets = _buckets(times.histogram(BOUNDS), times.count)
+            calls.add_metric((one.name, "0"), buckets, times.total)
+            waiting.add_metric((one.name, "0"), one.queue.waiting)
+        yield from (calls, waiting)
 
     def _gauges(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Iterator[Metric]:
         families = {

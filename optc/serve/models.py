@@ -13,11 +13,11 @@ from optc.errors import InputError
 from optc.receipts.origin import origin_of
 from optc.receipts.receipt import NOWHERE, Origin
 from optc.runtime.engine import Engine
+from optc.runtime.tensors.engine import TensorEngine
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
-
-#: Who made a model, for clients that ask.
-OWNER = "optc"
+from optc.serve.tensors.served import OWNER, ServedTensors
+from optc.serve.tensors.work_queue import WorkQueue
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ModelSource:
     """
 
     name: str
-    load: Callable[[], Engine]
+    load: Callable[[], Engine | TensorEngine]
     adapters: tuple[AdapterSource, ...] = ()
 
 
@@ -91,17 +91,23 @@ class ModelTable:
     Args:
         sources: What to load, the default first.
         opener: Loads further artifacts; None loads none.
+        places: Calls that may wait for each model of named tensors; None is any number.
 
     Raises:
         InputError: Two have the same name, or there are none.
 
     Attributes:
+        engines: Those of decoders, by the names of their models.
+        tensors: Models of named tensors, by name.
         loaded: All sources have been loaded.
         changing: Held by who adds or removes models while the server serves.
     """
 
     def __init__(
-        self, sources: Sequence[ModelSource], opener: Callable[[Path], Engine] | None = None
+        self,
+        sources: Sequence[ModelSource],
+        opener: Callable[[Path], Engine | TensorEngine] | None = None,
+        places: int | None = None,
     ) -> None:
         names = [name for one in sources for name in (one.name, *(a.name for a in one.adapters))]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -114,14 +120,21 @@ class ModelTable:
         self._sources = tuple(sources)
         self._models: dict[str, ServedModel] = {}
         self.engines: dict[str, Engine] = {}
+        self.tensors: dict[str, ServedTensors] = {}
         self.opener = opener
+        self._places = places
         self.loaded = False
         self.changing = asyncio.Lock()
 
     @property
     def models(self) -> Mapping[str, ServedModel]:
-        """Those that are there, by name, the default first."""
+        """Those of decoders that are there, by name, the default first."""
         return self._models
+
+    @property
+    def listed(self) -> Sequence[ServedModel | ServedTensors]:
+        """All models that requests may name."""
+        return (*self._models.values(), *self.tensors.values())
 
     def load(self) -> None:
         """Load all models, one after the other.
@@ -137,17 +150,46 @@ class ModelTable:
             raise
         self.loaded = True
 
+    def any(self, name: str) -> ServedModel | ServedTensors:
+        """The model of a name.
+
+        Raises:
+            APIError: There is none of that name.
+        """
+        return self._found(name, self._models)
+
     def find(self, name: str | None) -> ServedModel:
-        """The model of a name; without one the only one.
+        """The decoder of a name; without one the only one.
 
         Raises:
             APIError: There is none of that name, or several and no name.
         """
-        if name is None and len(self._models) == 1:
-            return next(iter(self._models.values()))
+        found = self._found(name, self._models)
+        if isinstance(found, ServedTensors):
+            message = f"the model {found.name!r} writes no text; ask {found.routes}"
+            raise APIError(400, message, "model")
+        return found
+
+    def find_tensors(self, name: str | None) -> ServedTensors:
+        """The model of named tensors of a name; without one the only one.
+
+        Raises:
+            APIError: There is none of that name, or several and no name.
+        """
+        found = self._found(name, self.tensors)
+        if isinstance(found, ServedModel):
+            message = f"the model {found.name!r} writes texts; ask /v1/completions"
+            raise APIError(400, message, "model")
+        return found
+
+    def _found(
+        self, name: str | None, meant: Mapping[str, ServedModel | ServedTensors]
+    ) -> ServedModel | ServedTensors:
+        if name is None and len(meant) == 1:
+            return next(iter(meant.values()))
         if not name:
             raise APIError(400, f"name a model: {self._names()}", "model")
-        found = self._models.get(name)
+        found = self._models.get(name) or self.tensors.get(name)
         if found is None:
             message = f"the model {name[:256]!r} does not exist; there are: {self._names()}"
             raise APIError(404, message, "model", "model_not_found")
@@ -157,6 +199,8 @@ class ModelTable:
         """Close all engines."""
         for engine in self.engines.values():
             engine.close()
+        for model in self.tensors.values():
+            model.close()
 
     def add(self, source: ModelSource) -> None:
         """Load a model and its adapters.
@@ -164,14 +208,25 @@ class ModelTable:
         Raises:
             OptcError: It cannot be loaded.
         """
-        engine = source.load()
+        engine, created = source.load(), int(time.time())
+        if isinstance(engine, TensorEngine):
+            self._add_tensors(source, engine, created)
+            return
         self.engines = {**self.engines, source.name: engine}
-        created, origin = int(time.time()), origin_of(engine)
+        origin = origin_of(engine)
         print_of = _fingerprint(origin)
         base = ServedModel(source.name, source.name, engine, None, created, print_of, origin)
         self._models = {**self._models, source.name: base}
         for one in source.adapters:
             self.add_adapter(base, one)
+
+    def _add_tensors(self, source: ModelSource, engine: TensorEngine, created: int) -> None:
+        if source.adapters:
+            engine.close()
+            adapter = source.adapters[0].name
+            raise InputError("adapters are for decoders", where=f"adapter {adapter!r}")
+        model = ServedTensors(source.name, engine, WorkQueue(self._places), created)
+        self.tensors = {**self.tensors, source.name: model}
 
     def add_adapter(self, base: ServedModel, source: AdapterSource) -> None:
         """Load an adapter of a model.
@@ -190,13 +245,17 @@ class ModelTable:
         self._models = {key: one for key, one in self._models.items() if one.engine is not engine}
         return engine
 
+    def remove_tensors(self, model: ServedTensors) -> None:
+        """Forget a model of named tensors; what it computes goes on."""
+        self.tensors = {key: one for key, one in self.tensors.items() if key != model.name}
+
     def remove_adapter(self, model: ServedModel) -> None:
         """Forget an adapter."""
         self._models = {key: one for key, one in self._models.items() if key != model.name}
         model.engine.unload_adapter(model.name)
 
     def _names(self) -> str:
-        return ", ".join(self._models)
+        return ", ".join(one.name for one in self.listed)
 
 
 def check_model(model: ServedModel) -> Tokenizer:

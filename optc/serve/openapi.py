@@ -20,6 +20,7 @@ from optc.serve.bodies.generate import GenerateBody
 from optc.serve.bodies.tokens import DetokenizeBody, TokenizeBody
 from optc.serve.messages.body import CountBody, MessagesBody
 from optc.serve.responses.body import ResponseBody
+from optc.serve.tensors.embeddings import EmbeddingsBody
 
 #: Routes with a body.
 _POSTS: dict[str, tuple[type[BaseModel], str]] = {
@@ -29,6 +30,7 @@ _POSTS: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/responses": (ResponseBody, "Go on with a conversation that is kept."),
     "/v1/messages": (MessagesBody, "The next message, in Anthropic's form."),
     "/v1/messages/count_tokens": (CountBody, "Tokens of a conversation, in Anthropic's form."),
+    "/v1/embeddings": (EmbeddingsBody, "Vectors of texts."),
     "/v1/batches": (BatchBody, "Answer a file."),
     "/tokenize": (TokenizeBody, "Tokens of a text or a conversation."),
     "/detokenize": (DetokenizeBody, "The text of tokens."),
@@ -42,6 +44,9 @@ _POSTS: dict[str, tuple[type[BaseModel], str]] = {
 _GETS = {
     "/v1/files": "Files of requests and of answers.",
     "/v1/models": "What there is to ask.",
+    "/v2": "The server, as the Open Inference Protocol has it.",
+    "/v2/health/live": "Does the server live?",
+    "/v2/health/ready": "Does it take requests now?",
     "/health": "Is the process worth keeping?",
     "/ready": "Does it take requests now?",
     "/load": "How much runs and waits.",

@@ -69,8 +69,9 @@ class Service:
             return "draining"
         if not self.models.loaded:
             return "loading"
-        engines = self.models.engines.values()
-        return "ready" if all(engine.health().ready for engine in engines) else "busy"
+        engines, tensors = self.models.engines.values(), self.models.tensors.values()
+        takes = all(engine.health().ready for engine in engines)
+        return "ready" if takes and all(one.queue.has_room for one in tensors) else "busy"
 
     @contextmanager
     def preparing(self) -> Iterator[None]:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
 from starlette.testclient import TestClient
 
 from optc.runtime.engine import Engine
+from optc.runtime.tensors.engine import TensorEngine
 from optc.serve.app import make_app
 from optc.serve.models import ModelSource, ModelTable
 from optc.serve.service import Service
@@ -68,20 +69,23 @@ def make_api() -> Iterator[MakeApi]:
     tables = []
 
     def make(
-        engines: dict[str, Engine] | None = None,
+        engines: Mapping[str, Engine | TensorEngine] | None = None,
         settings: HTTPSettings | None = None,
         *,
         load: bool = True,
+        places: int | None = None,
     ) -> Api:
         given = engines or {"toy": toy_engine()}
-        table = ModelTable([ModelSource(name, lambda one=one: one) for name, one in given.items()])
+        sources = [ModelSource(name, lambda one=one: one) for name, one in given.items()]
+        table = ModelTable(sources, places=places)
         tables.append(table)
         if load:
             table.load()
         service = Service(table, settings or HTTPSettings())
         log: list[dict[str, Any]] = []
         app = make_app(service, lambda line: log.append(json.loads(line)))
-        return Api(TestClient(app), service, next(iter(given.values())), log)
+        first = cast(Engine, next(iter(given.values())))
+        return Api(TestClient(app), service, first, log)
 
     yield make
     for table in tables:

@@ -17,6 +17,7 @@ NOT_LISTED = {
     *("/v1/responses/{name}", "/v1/responses/{name}/cancel"),
     *("/v1/files/{name}", "/v1/files/{name}/content"),
     *("/v1/batches/{name}", "/v1/batches/{name}/cancel"),
+    *("/v2/models/{name:path}", "/v2/models/{name:path}/ready", "/v2/models/{name:path}/infer"),
 }
 
 

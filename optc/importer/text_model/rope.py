@@ -30,7 +30,9 @@ def lengthened(tokens: int, rope: object, original: object = None) -> int:
         return tokens
     kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
     before = rope.get(_ORIGINAL) or original or tokens
-    if kind not in _STRETCHED or not _is_number(factor) or not _is_number(before):
+    if not isinstance(kind, str) or kind not in _STRETCHED:
+        return tokens
+    if not _is_number(factor) or not _is_number(before):
         return tokens
     if kind in _PROVIDENT and tokens != before:
         return tokens

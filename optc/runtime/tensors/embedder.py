@@ -58,13 +58,20 @@ class Embedder(TensorEngine):
             some = order[start : start + batch_size]
             inputs = text_inputs(self._tokenizer, [texts[i] for i in some], self._interface)
             found.update(zip(some, self.run(inputs)[EMBEDDINGS], strict=True))
-        width = self._width()
         rows = [found[index] for index in range(len(texts))]
-        return np.stack(rows) if rows else np.empty((0, width), np.float32)
+        return np.stack(rows) if rows else np.empty((0, self.width), np.float32)
 
-    def _width(self) -> int:
+    @property
+    def width(self) -> int:
+        """Numbers of a vector; 0 where the model does not say."""
         dims = next(one.dims for one in self.outputs if one.name == EMBEDDINGS)
         return dims[-1] if isinstance(dims[-1], int) else 0
+
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text that the model reads: those of long texts that are cut off do not
+        count."""
+        encoded = self._tokenizer.encode_batch(list(texts))
+        return [sum(one.attention_mask) for one in encoded]
 
 
 def text_inputs(

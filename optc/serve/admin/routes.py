@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from optc.logs.logger import logger
-from optc.runtime.engine import Engine
 from optc.serve.admin.bodies import (
     LoadAdapterBody,
     LoadModelBody,
@@ -24,6 +23,7 @@ from optc.serve.asking.read_body import read_body, validated
 from optc.serve.context import service_of
 from optc.serve.models import AdapterSource, ModelSource, ServedModel
 from optc.serve.service import Service
+from optc.serve.tensors.served import ServedTensors
 
 _LOG = logger(__name__)
 #: How often an engine is asked whether it is idle.
@@ -33,7 +33,7 @@ _LOOK_S = 0.05
 async def list_loaded(request: Request) -> Response:
     """All models, with what computes them and how much they do."""
     service = _service(request)
-    found = [_described(service, one) for one in service.models.models.values()]
+    found = [_described(one) for one in service.models.listed]
     return JSONResponse({"object": "list", "data": found})
 
 
@@ -51,7 +51,7 @@ async def load_model(request: Request) -> Response:
         source = ModelSource(name, lambda: opener(path))
         await asyncio.to_thread(service.models.add, source)
     _LOG.warning("the model %r has been loaded from %s", name, path)
-    return JSONResponse(_described(service, service.models.find(name)))
+    return JSONResponse(_described(service.models.any(name)))
 
 
 async def unload_model(request: Request) -> Response:
@@ -59,12 +59,16 @@ async def unload_model(request: Request) -> Response:
     service = _service(request)
     body = await _body(request, UnloadModelBody)
     async with service.models.changing:
-        model = service.models.find(body["name"])
-        if model.adapter is not None:
+        model = service.models.any(body["name"])
+        if isinstance(model, ServedTensors):
+            service.models.remove_tensors(model)
+        elif model.adapter is not None:
             raise APIError(400, "this is an adapter: use /v1/unload_lora_adapter", "name")
-        engine = service.models.remove(model.name)
-    await _idle(engine, service.settings.drain_s)
-    await asyncio.to_thread(engine.close)
+        else:
+            service.models.remove(model.name)
+    await _idle(model, service.settings.drain_s)
+    close = model.close if isinstance(model, ServedTensors) else model.engine.close
+    await asyncio.to_thread(close)
     _LOG.warning("the model %r has been unloaded", model.name)
     return JSONResponse({"id": model.name, "object": "model", "deleted": True})
 
@@ -80,7 +84,7 @@ async def load_adapter(request: Request) -> Response:
         base = service.models.find(body.get("model") or _only(service))
         await asyncio.to_thread(service.models.add_adapter, base, AdapterSource(name, folder))
     _LOG.warning("the adapter %r has been loaded from %s", name, folder)
-    return JSONResponse(_described(service, service.models.find(name)))
+    return JSONResponse(_described(service.models.find(name)))
 
 
 async def unload_adapter(request: Request) -> Response:
@@ -150,7 +154,7 @@ def _place(service: Service, given: str, field: str) -> Path:
 
 
 def _check_free(service: Service, name: str) -> None:
-    if name in service.models.models:
+    if name in [one.name for one in service.models.listed]:
         raise APIError(409, f"there is a model {name!r} already", "name")
 
 
@@ -160,19 +164,33 @@ def _only(service: Service) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-async def _idle(engine: Engine, seconds: float) -> None:
+async def _idle(model: ServedModel | ServedTensors, seconds: float) -> None:
     """Wait until nothing runs, for so long at most."""
     loop = asyncio.get_running_loop()
     ends_s = loop.time() + seconds
-    while loop.time() < ends_s:
-        health = engine.health()
-        if not health.alive or not health.running + health.waiting:
-            return
+    while loop.time() < ends_s and _is_busy(model):
         await asyncio.sleep(_LOOK_S)
 
 
-def _described(service: Service, model: ServedModel) -> dict[str, Any]:
+def _is_busy(model: ServedModel | ServedTensors) -> bool:
+    if isinstance(model, ServedTensors):
+        return bool(model.queue.running + model.queue.waiting)
+    health = model.engine.health()
+    return health.alive and bool(health.running + health.waiting)
+
+
+def _described(model: ServedModel | ServedTensors) -> dict[str, Any]:
     """An entry of ``/v1/models``, with what computes it and how much it does."""
+    if isinstance(model, ServedTensors):
+        queue = model.queue
+        return {
+            **model.to_json(),
+            "engine": model.engine.info.get("name"),
+            "adapters": [],
+            "state": "ready" if queue.has_room else "busy",
+            "running": queue.running,
+            "waiting": queue.waiting,
+        }
     health = model.engine.health()
     return {
         **model.to_json(),

@@ -39,8 +39,8 @@ async def read_body(request: Request, most: int, read: Callable[[dict[str, Any]]
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # a page of another site can send others without asking
         raise APIError(415, "send JSON, with the header 'content-type: application/json'")
-    data = await _bytes(request, most)
-    work = partial(_read, data, read)
+    data = await read_bytes(request, most)
+    work = partial(read_json, data, read)
     takes_long = len(data) > _LONG or _TOOLS in data
     return await asyncio.to_thread(work) if takes_long else work()
 
@@ -65,7 +65,12 @@ def validated(kind: type[BaseModel], value: dict[str, Any]) -> None:
         raise APIError(400, message[:_SHOWN], path or None) from error
 
 
-def _read(data: bytes, read: Callable[[dict[str, Any]], T]) -> T:
+def read_json(data: bytes, read: Callable[[dict[str, Any]], T]) -> T:
+    """The result of ``read`` on a JSON object.
+
+    Raises:
+        APIError: The data are none, or as of ``read``.
+    """
     try:
         value = parse_json(data)
     except JSONError as error:
@@ -75,7 +80,12 @@ def _read(data: bytes, read: Callable[[dict[str, Any]], T]) -> T:
     return read(value)
 
 
-async def _bytes(request: Request, most: int) -> bytes:
+async def read_bytes(request: Request, most: int) -> bytes:
+    """The bytes of a body.
+
+    Raises:
+        APIError: The body is too long or too slow.
+    """
     try:
         async with asyncio.timeout(_BODY_S):
             return b"".join([part async for part in bounded(request, most)])

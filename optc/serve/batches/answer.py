@@ -13,9 +13,13 @@ from optc.serve.api_errors import APIError, of_error
 from optc.serve.asking.asked import Asker
 from optc.serve.batches.lines import Line
 from optc.serve.service import Service
+from optc.serve.tensors.embeddings import ask_embeddings
 
-#: What lines may be for.
+#: What lines may be for that write texts.
 FORMS = {"/v1/chat/completions": CHAT, "/v1/completions": COMPLETION}
+_EMBEDDINGS = "/v1/embeddings"
+#: What lines may be for.
+ENDPOINTS = (*FORMS, _EMBEDDINGS)
 #: Of all lines: below whatever a client states in the range of 32 bits.
 _PRIORITY = -(1 << 40)
 #: Seconds until a line is tried again for which there was no room.
@@ -37,7 +41,10 @@ async def answer_line(
         APIError: The server stops, or its engine has failed: the line has no answer yet.
     """
     try:
-        body = await _answer(service, endpoint, line, salt)
+        if endpoint == _EMBEDDINGS:
+            body = await _embedded(service, line)
+        else:
+            body = await _answer(service, endpoint, line, salt)
     except (APIError, OptcError) as error:
         told = of_error(error) if isinstance(error, OptcError) else error
         if told.status >= 500:
@@ -63,6 +70,13 @@ async def _answer(service: Service, endpoint: str, line: Line, salt: str) -> dic
         await asyncio.sleep(_AGAIN_S)
     writer = form.writer(asked, handles[0].prompt_token_ids)
     return await whole_answer(asked, handles, writer, {})
+
+
+async def _embedded(service: Service, line: Line) -> dict[str, Any]:
+    model, work = await asyncio.to_thread(ask_embeddings, line.body, service.models)
+    while model.queue.waiting:  # clients wait for those
+        await asyncio.sleep(_AGAIN_S)
+    return await model.queue.run(work)
 
 
 def _output(line: Line, status: int, body: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from optc.serve.api_errors import APIError
 from optc.serve.asking.read_body import read_body, validated
-from optc.serve.batches.answer import FORMS
+from optc.serve.batches.answer import ENDPOINTS
 from optc.serve.batches.context import store_of
 from optc.serve.batches.records import Batch
 from optc.serve.bodies.base import Body
@@ -85,7 +85,7 @@ async def cancel_batch(request: Request) -> Response:
 
 def _read(body: dict[str, Any]) -> dict[str, Any]:
     validated(BatchBody, body)
-    if body["endpoint"] not in FORMS:
-        message = f"{body['endpoint'][:128]!r} is not answered: {' or '.join(FORMS)}"
+    if body["endpoint"] not in ENDPOINTS:
+        message = f"{body['endpoint'][:128]!r} is not answered: {' or '.join(ENDPOINTS)}"
         raise APIError(400, message, "endpoint")
     return body

@@ -17,7 +17,7 @@ from optc.serve.guards.access_log import FACTS
 from optc.serve.guards.refusal import refusal
 
 #: Probes of machines need no key, and say nothing; nor does the page, which asks for one itself.
-OPEN = frozenset({"/health", "/ready", "/"})
+OPEN = frozenset({"/health", "/ready", "/v2/health/live", "/v2/health/ready", "/"})
 
 
 class KeyGuard:

@@ -27,14 +27,13 @@ async def ready(request: Request) -> Response:
 
 async def load(request: Request) -> Response:
     """The number of requests that run and that wait."""
-    states = [engine.health() for engine in service_of(request).models.engines.values()]
-    return JSONResponse(
-        {
-            "server_load": sum(one.running + one.waiting for one in states),
-            "running": sum(one.running for one in states),
-            "waiting": sum(one.waiting for one in states),
-        }
-    )
+    models = service_of(request).models
+    states = [engine.health() for engine in models.engines.values()]
+    queues = [one.queue for one in models.tensors.values()]
+    counts = [(one.running, one.waiting) for one in states]
+    counts += [(one.running, one.waiting) for one in queues]
+    running, waiting = (sum(side) for side in zip(*counts, strict=True)) if counts else (0, 0)
+    return JSONResponse({"server_load": running + waiting, "running": running, "waiting": waiting})
 
 
 async def version(request: Request) -> Response:

@@ -9,7 +9,6 @@ from optc.serve.api_errors import APIError
 
 #: What each needs.
 REASONS = {
-    "/v1/embeddings": "the models here are decoders, which have no embeddings of texts",
     "/v1/rerank": "the models here are decoders, which rank no texts",
     "/v1/responses/compact": "send the conversation as input instead",
     "/v1/moderations": "the models here are decoders, which classify no texts",

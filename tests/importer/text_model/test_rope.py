@@ -62,6 +62,11 @@ def test_the_original_length_may_stand_beside() -> None:
     assert lengthened(64, {"rope_type": "longrope", "factor": 4.0}, 32) == 64
 
 
+@pytest.mark.parametrize("kind", [None, 3, ["yarn"], {"yarn": 1}, True])
+def test_types_that_are_none_lengthen_nothing(kind: object) -> None:
+    assert lengthened(64, {"rope_type": kind, "factor": 4.0}) == 64
+
+
 @pytest.mark.parametrize("factor", [None, "4", True, math.nan, math.inf, -2.0, 0.5])
 def test_factors_that_lengthen_nothing(factor: object) -> None:
     assert lengthened(64, {"rope_type": "yarn", "factor": factor}) == 64

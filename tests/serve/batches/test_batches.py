@@ -154,7 +154,7 @@ def test_wrong_files_and_batches(artifact: Path, tmp_path: Path) -> None:
         assert (error.code, error.line) == ("duplicate_custom_id", 2)
         file = sent(client, [line(1)])
         asked = {"input_file_id": file.id, "endpoint": URL, "completion_window": "24h"}
-        for change in ({"endpoint": "/v1/embeddings"}, {"completion_window": "1h"}):
+        for change in ({"endpoint": "/v1/moderations"}, {"completion_window": "1h"}):
             with pytest.raises(openai.BadRequestError) as wrong:
                 client.batches.create(**{**asked, **change})
             assert wrong.value.param == next(iter(change))

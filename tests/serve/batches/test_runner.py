@@ -4,36 +4,47 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from optc.runtime.engine import Engine
+from optc.runtime.tensors.engine import TensorEngine
 from optc.serve.batches.records import Batch
 from optc.serve.batches.runner import Runner
 from optc.serve.batches.store import Store
 from optc.serve.models import ModelSource, ModelTable
 from optc.serve.service import Service
 from optc.serve.settings import HTTPSettings
+from tests.serve.tensors.toys import embedder
 from tests.serve.toys import FailingExecutable, WaitingExecutable, toy_engine
 
 URL = "/v1/completions"
 FOREVER = 1 << 40
 
 
-def begun(store: Store, lines: int, expires: int = FOREVER) -> Batch:
-    body = {"prompt": "hi", "max_tokens": 2, "ignore_eos": True}
+def begun(
+    store: Store,
+    lines: int,
+    expires: int = FOREVER,
+    *,
+    url: str = URL,
+    bodies: Sequence[dict[str, Any]] = ({"prompt": "hi", "max_tokens": 2, "ignore_eos": True},),
+) -> Batch:
     texts = [
-        json.dumps({"custom_id": f"c{n}", "method": "POST", "url": URL, "body": body})
-        for n in range(lines)
+        json.dumps({"custom_id": f"c{n}", "method": "POST", "url": url, "body": body})
+        for n, body in zip(range(lines), cycle(bodies), strict=False)
     ]
     file = store.add_file("a", "in", "batch", [f"{text}\n".encode() for text in texts])
-    batch = Batch("batch_1", "a", URL, file.id, None, 1, expires)
+    batch = Batch("batch_1", "a", url, file.id, None, 1, expires)
     store.add_batch(batch)
     return batch
 
 
-def run(engine: Engine, store: Store, until: Callable[[Batch], bool]) -> tuple[Batch, bool]:
+def run(
+    engine: Engine | TensorEngine, store: Store, until: Callable[[Batch], bool]
+) -> tuple[Batch, bool]:
     """The batch once ``until`` says so or the runner has ended, and whether it has."""
     table = ModelTable([ModelSource("toy", lambda: engine)])
     table.load()
@@ -57,6 +68,28 @@ def errors(store: Store, batch: Batch) -> list[dict[str, Any]]:
     assert batch.errors is not None
     text = store.path(store.file(batch.errors, "a")).read_text()
     return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_batch_of_embeddings(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    bodies: list[dict[str, Any]] = [
+        {"input": "abc"},
+        {"input": ["a", "b"], "model": "toy"},
+        {"input": ""},
+    ]
+    begun(store, 3, url="/v1/embeddings", bodies=bodies)
+    batch, _ = run(embedder(), store, lambda one: one.ends)
+    assert (batch.status, batch.completed, batch.failed) == ("completed", 2, 1)
+    assert "a text is empty" in errors(store, batch)[0]["response"]["body"]["error"]["message"]
+    assert batch.output is not None
+    text = store.path(store.file(batch.output, "a")).read_text()
+    found = {
+        one["custom_id"]: one["response"]["body"] for one in map(json.loads, text.splitlines())
+    }
+    expected = embedder().embed(["abc"]).tolist()
+    assert [one["embedding"] for one in found["c0"]["data"]] == expected
+    assert len(found["c1"]["data"]) == 2
+    store.close()
 
 
 def test_a_batch_whose_time_is_over_says_so_in_its_lines(tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +17,9 @@ from optc.cli.output import print_warnings, visible
 from optc.errors import InputError
 from optc.runtime.settings import ServeSettings
 from optc.system.needs import serve_packages
+
+if TYPE_CHECKING:
+    from optc.serve.models import ModelTable
 
 #: Settings of the engines that the command takes.
 _SERVED = (
@@ -230,8 +232,8 @@ def command(
         print_warnings([text])
     show_warnings()
     sources = sources_of(artifacts, model_name, adapter, engines)
-    table = ModelTable(sources, partial(load, settings=engines))
-    serve(table, settings, lambda address: note(visible(_greeting(address, table.models))))
+    table = ModelTable(sources, partial(load, settings=engines), max_waiting)
+    serve(table, settings, lambda address: note(visible(_greeting(address, table))))
 
 
 def _admin_keys(options: dict[str, Any]) -> tuple[str, ...]:
@@ -253,5 +255,6 @@ def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1e3
 
 
-def _greeting(address: str, models: Iterable[str]) -> str:
-    return f"serving {', '.join(models)} at {address}/v1; status: {address}/"
+def _greeting(address: str, table: ModelTable) -> str:
+    names = ", ".join(one.name for one in table.listed)
+    return f"serving {names} at {address}/v1; status: {address}/"

@@ -25,7 +25,7 @@ def sources_of(
     Raises:
         InputError: There are more or fewer names than artifacts, or an adapter is of no model.
     """
-    from optc.runtime.loader import load
+    from optc.runtime.load import load
     from optc.serve.models import ModelSource
 
     if names and len(names) != len(artifacts):

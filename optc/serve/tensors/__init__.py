@@ -1,0 +1,1 @@
+"""Serves models of named tensors: embeddings of texts, and the Open Inference Protocol."""

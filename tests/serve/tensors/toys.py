@@ -1,0 +1,86 @@
+"""Engines of named tensors for tests of the server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from optc.errors import EngineError
+from optc.executable.tensors import Array
+from optc.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
+from optc.runtime.tensors.embedder import Embedder
+from optc.runtime.tensors.engine import TensorEngine
+
+WIDTH = 4
+_MANY = {"batch": DimRange(1, 64), "tokens": DimRange(1, 64)}
+TEXTS = TensorsInterface(
+    inputs=(
+        TensorSpec("input_ids", "int64", ("batch", "tokens")),
+        TensorSpec("attention_mask", "int64", ("batch", "tokens")),
+    ),
+    outputs=(TensorSpec("embeddings", "float32", ("batch", WIDTH)),),
+    symbols=_MANY,
+)
+SUMS = TensorsInterface(
+    inputs=(TensorSpec("x", "float32", ("batch", 2)), TensorSpec("flag", "bool", ())),
+    outputs=(
+        TensorSpec("sum", "float32", ("batch",)),
+        TensorSpec("most", "float16", ("batch",)),
+        TensorSpec("flag", "bool", ()),
+    ),
+    symbols={"batch": DimRange(1, 64)},
+)
+
+
+class Powers:
+    """Embeds a text by the mean of powers of its ids."""
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]
+        powers = np.stack([ids.astype(np.float32) ** n for n in range(WIDTH)], -1) / 10
+        weights = mask[..., None] / mask.sum(-1)[:, None, None]
+        return {"embeddings": (powers * weights).sum(1).astype(np.float32)}
+
+    def close(self) -> None:
+        pass
+
+
+class Sums:
+    """Adds what is not negative; waits first where it is told to."""
+
+    def __init__(self) -> None:
+        self.may_go = threading.Event()
+        self.may_go.set()
+        self.calls = 0
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        self.may_go.wait()
+        self.calls += 1
+        x = inputs["x"]
+        if (x < 0).any():
+            raise EngineError("it fails at these inputs: x is negative", where="toy")
+        with np.errstate(over="ignore"):
+            most = x.max(1).astype(np.float16)
+            return {"sum": x.sum(1), "most": most, "flag": inputs["flag"]}
+
+    def close(self) -> None:
+        self.may_go.set()
+
+
+def embedder() -> Embedder:
+    """One token a letter."""
+    letters = Tokenizer(models.WordLevel({c: i for i, c in enumerate("?abcdefgh")}, unk_token="?"))
+    letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    letters.enable_padding()
+    letters.enable_truncation(8)
+    return Embedder(Powers(), TEXTS, {"name": "toy", "backend": "toys"}, letters)
+
+
+def adder(executable: Sums | None = None) -> TensorEngine:
+    """Adds two numbers."""
+    info: Mapping[str, Any] = {"name": "toy", "backend": "toys"}
+    return TensorEngine(executable or Sums(), SUMS, info)
