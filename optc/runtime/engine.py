@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from optc.errors import OptcError
 from optc.executable.executable import StepInterface
 from optc.runtime.adapters.loading import load_adapter
+from optc.runtime.answers.answer_cache import AnswerCache
 from optc.runtime.engine_info import EngineInfo
 from optc.runtime.handle import Handle
 from optc.runtime.kv.kv_plan import KVPlan
@@ -98,6 +100,8 @@ class Engine:
             self.defaults,
         )
         self._submitters = Submitters()
+        kept = self.settings.answer_cache_bytes if self.spec.batch_invariant else None
+        self._answers = None if kept is None else AnswerCache(kept)
         # Ends the thread when the engine is dropped and when the interpreter exits.
         self._finalizer = weakref.finalize(self, self._worker.close)
 
@@ -299,11 +303,19 @@ class Engine:
         compiles = isinstance(given, SamplingParams) and given.structure is not None
         return self._submitters.begin(partial(self.submit, request), compiles=compiles)
 
+    def _is_answered(self, submission: Submission) -> bool:
+        """The answer is known, and has been given."""
+        if self._answers is None or not self._answers.answer(submission):
+            return False
+        self._intake.discard(submission)
+        return True
+
     def _hand_in(self, submissions: list[Submission]) -> None:
+        new = [one for one in submissions if not self._is_answered(one)]
         try:
-            self._worker.submit(submissions)
+            self._worker.submit(new)
         except OptcError as error:
-            for submission in submissions:
+            for submission in new:
                 self._intake.discard(submission)
                 submission.handle.fail(error)
             raise
@@ -326,6 +338,8 @@ class Engine:
             EngineError: The engine failed or is closed.
         """
         load_adapter(self._worker, self._adapters, self.spec.adapters, name, folder)
+        if self._answers is not None:
+            self._answers.adapters_changed()
 
     def unload_adapter(self, name: str) -> None:
         """Forget an adapter; requests that began with it go on to their end.
@@ -337,7 +351,11 @@ class Engine:
 
     def metrics(self) -> EngineMetrics:
         """Counters and queues of now."""
-        return self._worker.metrics()
+        found = self._worker.metrics()
+        if self._answers is None:
+            return found
+        lookups, hits = self._answers.lookups, self._answers.hits
+        return replace(found, answer_lookups=lookups, answer_hits=hits)
 
     def health(self) -> EngineHealth:
         """State of the engine: if it takes requests, and the seconds of its present step. Waits for

@@ -53,6 +53,11 @@ class Handle:
         """The request has ended, in whatever way."""
         return self._done.is_set
 
+    @property
+    def outcome(self) -> RequestOutput | None:
+        """The finished request; None where it has not ended, or failed."""
+        return self._output() if self.done and self._failure is None else None
+
     def cancel(self) -> None:
         """End the request soon; what it has so far is its result. No effect when it has ended."""
         self._cancel(self)
@@ -103,8 +108,7 @@ class Handle:
         if not self._done.wait(timeout_s):
             raise TimeoutError(f"the request has not ended after {timeout_s} s")
         self._raise_failure()
-        ordered = sorted(self._completions, key=lambda completion: completion.index)
-        return RequestOutput(self.prompt_token_ids, tuple(ordered), self._scored)
+        return self._output()
 
     async def __aiter__(self) -> AsyncIterator[Delta]:
         """As `__iter__`, in a coroutine of any event loop. A task that is cancelled while it waits
@@ -160,6 +164,10 @@ class Handle:
         if not self.done:
             self._failure = message, error
             self._end()
+
+    def _output(self) -> RequestOutput:
+        ordered = sorted(self._completions, key=lambda completion: completion.index)
+        return RequestOutput(self.prompt_token_ids, tuple(ordered), self._scored)
 
     def _end(self) -> None:
         self._done.set()

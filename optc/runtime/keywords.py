@@ -25,6 +25,7 @@ class ServeChanges(TypedDict, total=False):
     prefix_cache: bool
     prefix_eviction: Eviction
     prefix_spill: str | Path | None
+    answer_cache: str | int | None
     speculate: str | None
     draft: str | Path | None
     num_speculative_tokens: int | None

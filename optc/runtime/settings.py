@@ -42,6 +42,9 @@ class ServeSettings:
         prefix_spill: Where evicted ones go: ``"1GiB"`` of memory, or a folder, ``"/var/tmp"`` or
             with the file's size ``"/var/tmp:10GiB"`` (default: a quarter of what is free).
             Restored on a hit where that is faster than to compute them; None drops them.
+        answer_cache: Memory for finished answers. A request that comes again, with the same
+            prompt, parameters, salt, and a seed unless it is greedy, gets the same answer without
+            being computed. Without effect on engines that are not batch-invariant. None keeps none.
         speculate: Drafts tokens and verifies several in one step, while that pays: ``ngram`` what
             the request's own text repeats, ``lookahead`` also what the model said behind rejected
             drafts, ``draft`` what a smaller model says, ``self`` what the model's own first layers
@@ -86,6 +89,9 @@ class ServeSettings:
     prefix_spill: str | Path | None = option(
         None, "Where evicted prefixes go: a size of memory, or a folder.", metavar="SIZE|FOLDER"
     )
+    answer_cache: str | int | None = option(
+        None, "Memory for answers of requests that may come again.", metavar="SIZE"
+    )
     speculate: str | None = option(
         None,
         "Draft tokens: ngram, lookahead, draft, self, eagle, medusa, or some joined by +; same "
@@ -120,11 +126,19 @@ class ServeSettings:
             _check_count("max_waiting", self.max_waiting)
         if isinstance(self.kv_memory, str):
             object.__setattr__(self, "kv_memory", parse_memory(self.kv_memory, "kv_memory"))
+        if self.answer_cache is not None:
+            kept = parse_memory(self.answer_cache, "answer_cache")
+            object.__setattr__(self, "answer_cache", kept)
 
     @property
     def kv_memory_bytes(self) -> int | None:
         """``kv_memory`` in bytes."""
         return None if self.kv_memory is None else int(self.kv_memory)
+
+    @property
+    def answer_cache_bytes(self) -> int | None:
+        """``answer_cache`` in bytes."""
+        return None if self.answer_cache is None else int(self.answer_cache)
 
     def step_rows(self, limit: int) -> int:
         """Most rows of one step of an engine that takes ``limit``."""

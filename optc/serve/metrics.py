@@ -43,6 +43,8 @@ _COUNTERS = {
     "preemptions": ("num_preemptions", "Requests whose KV blocks were taken."),
     "prefix_lookup_tokens": ("prefix_cache_queries", "Tokens looked up in the prefix cache."),
     "prefix_hit_tokens": ("prefix_cache_hits", "Those of them that it had."),
+    "answer_lookups": ("answer_cache_queries", "Requests looked up in the answer cache."),
+    "answer_hits": ("answer_cache_hits", "Those of them that it answered."),
     "drafted_tokens": ("spec_decode_num_draft_tokens", "Tokens drafted and verified."),
     "accepted_tokens": ("spec_decode_num_accepted_tokens", "Those that the model drew too."),
     "steps": ("engine_steps", "Calls of the executable."),

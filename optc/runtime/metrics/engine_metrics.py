@@ -46,6 +46,8 @@ class EngineMetrics:
         prefix_lookup_tokens: Tokens of requests at their admission, each preemption anew.
         prefix_hit_tokens: Those of them whose keys and values came from the prefix cache.
         preemptions: Requests whose blocks were taken.
+        answer_lookups: Requests that `load`'s ``answer_cache`` might have answered.
+        answer_hits: Those of them that it did; they are in no other counter.
         finished: Completions by finish reason.
         running: Completions that hold KV blocks now.
         waiting: Completions in the queue now.
@@ -72,6 +74,8 @@ class EngineMetrics:
     prefix_lookup_tokens: int = 0
     prefix_hit_tokens: int = 0
     preemptions: int = 0
+    answer_lookups: int = 0
+    answer_hits: int = 0
     finished: dict[str, int] = field(default_factory=dict)  # no Counter: asdict breaks those
     running: int = 0
     waiting: int = 0

@@ -31,6 +31,7 @@ _SERVED = (
     "prefill_chunk",
     "block_size",
     "prefix_spill",
+    "answer_cache",
     "speculate",
     "draft",
     "num_speculative_tokens",
