@@ -51,7 +51,7 @@ BUDGET = {
     "optc/reference": 4_250,
     "optc/report": 2_700,
     "optc/roofline": 700,
-    "optc/runtime": 14_750,
+    "optc/runtime": 14_850,
     "optc/serve": 8_750,
     "optc/simulate": 1_200,
     "optc/sources": 1_100,

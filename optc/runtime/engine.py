@@ -19,7 +19,7 @@ from optc.runtime.handle import Handle
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.awaiting import Submitters, submitted
 from optc.runtime.loop.core_factory import CoreFactory, OpenExecutable
-from optc.runtime.loop.worker import Worker
+from optc.runtime.loop.worker import Sleep, Worker
 from optc.runtime.metrics.engine_health import EngineHealth
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.outputs import RequestOutput
@@ -85,7 +85,9 @@ class Engine:
         opening = CoreFactory(
             open_executable, self.settings, drafting or Drafting(), self.eos_token_ids
         )
-        self._worker = Worker(opening, self.settings.max_waiting)
+        after_s = self.settings.sleep_after
+        sleep = None if after_s is None else Sleep(after_s, opening)
+        self._worker = Worker(opening, self.settings.max_waiting, sleep)
         self.spec: StepInterface = opening.spec
         self.kv_plan: KVPlan = opening.plan
         self._adapters = opening.adapters
@@ -338,8 +340,6 @@ class Engine:
             EngineError: The engine failed or is closed.
         """
         load_adapter(self._worker, self._adapters, self.spec.adapters, name, folder)
-        if self._answers is not None:
-            self._answers.adapters_changed()
 
     def unload_adapter(self, name: str) -> None:
         """Forget an adapter; requests that began with it go on to their end.

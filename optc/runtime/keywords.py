@@ -30,6 +30,7 @@ class ServeChanges(TypedDict, total=False):
     draft: str | Path | None
     num_speculative_tokens: int | None
     max_drafted: int
+    sleep_after: float | None
     cost_cache: bool
     generation_defaults: bool
     verify: Literal["full", "size"]

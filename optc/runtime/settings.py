@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from numbers import Integral
 from pathlib import Path
@@ -55,6 +56,9 @@ class ServeSettings:
         num_speculative_tokens: Always so many drafts for a request; None is as many as pay, by
             what steps cost on this machine (measured at the first load, about a second).
         max_drafted: Most drafts of a request in a step, if ``speculate`` is on.
+        sleep_after: Free weights, keys and values after so many seconds without a request; the next
+            one loads them again, and waits for that. An engine whose adapters are loaded stays
+            awake. None never sleeps.
         cost_cache: Keep these measurements in the user's cache folder
             (`optc.runtime.speculative.planning.costs_cache`); False measures at every load.
         generation_defaults: What the model's own settings say (``Engine.defaults``) holds
@@ -107,6 +111,12 @@ class ServeSettings:
     max_drafted: int = option(
         MAX_DRAFTED, "Most drafts of a text in a step.", kind="count", metavar="N"
     )
+    sleep_after: float | None = option(
+        None,
+        "Free the memory after so many idle seconds; the next request loads again.",
+        kind="number",
+        metavar="SECONDS",
+    )
     cost_cache: bool = True
     generation_defaults: bool = option(
         True,
@@ -124,6 +134,8 @@ class ServeSettings:
                 _check_count(name, count)
         if self.max_waiting is not None:
             _check_count("max_waiting", self.max_waiting)
+        if self.sleep_after is not None and not 0 < self.sleep_after < math.inf:
+            raise InputError(f"{self.sleep_after} seconds", where="sleep_after", hint="above 0")
         if isinstance(self.kv_memory, str):
             object.__setattr__(self, "kv_memory", parse_memory(self.kv_memory, "kv_memory"))
         if self.answer_cache is not None:

@@ -63,6 +63,8 @@ _HISTOGRAMS = {
     "e2e_s": ("e2e_request_latency_seconds", "From arrival to the end."),
     "queue_s": ("request_queue_time_seconds", "From arrival to the first computed row."),
 }
+#: Of engines that sleep, by ``sleep_after``: name, what it says.
+SLEEP = ("engine_sleep_state", "1 for the state that the engine is in.")
 #: Of streams: name, what it says.
 PUBLISHED = (
     "time_to_publish_seconds",
@@ -70,8 +72,8 @@ PUBLISHED = (
 )
 
 #: Of models of named tensors: name, what it says.
-_CALLS = ("tensor_call_seconds", "From the arrival of a call of named tensors to its end.")
-_WAITING = ("num_tensor_calls_waiting", "Calls of named tensors in the queue now.")
+CALLS = ("tensor_call_seconds", "From the arrival of a call of named tensors to its end.")
+WAITING = ("num_tensor_calls_waiting", "Calls of named tensors in the queue now.")
 
 
 class EngineCollector(Collector):
@@ -105,6 +107,7 @@ class EngineCollector(Collector):
         yield from self._counters(found)
         yield from self._histograms(found)
         yield self._shown(found)
+        yield self._asleep(found)
         if self._objectives.stated:
             yield from self._within(found)
         yield self._cache(found)
@@ -117,9 +120,9 @@ class EngineCollector(Collector):
         models = list(self._models.tensors.values())
         if not models:
             return
-        name, text = _CALLS
+        name, text = CALLS
         calls = HistogramMetricFamily(self._name(name), text, labels=_LABELS)
-        waiting = GaugeMetricFamily(self._name(_WAITING[0]), _WAITING[1], labels=_LABELS)
+        waiting = GaugeMetricFamily(self._name(WAITING[0]), WAITING[1], labels=_LABELS)
         for one in models:
             times = one.queue.times
             buckets = _buckets(times.histogram(BOUNDS), times.count)
@@ -171,6 +174,15 @@ class EngineCollector(Collector):
                 one: dict[str, Any] = histograms[field]
                 family.add_metric((model, "0"), _buckets(one["buckets"], one["count"]), one["sum"])
             yield family
+
+    def _asleep(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Metric:
+        labels = (*_LABELS, "sleep_state")
+        family = GaugeMetricFamily(self._name(SLEEP[0]), SLEEP[1], labels=labels)
+        for model, engine, _ in found:
+            asleep = engine.health().asleep
+            family.add_metric((model, "0", "awake"), not asleep)
+            family.add_metric((model, "0", "discard_all"), asleep)
+        return family
 
     def _shown(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Metric:
         name, text = PUBLISHED

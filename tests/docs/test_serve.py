@@ -60,8 +60,12 @@ def test_metrics() -> None:
         *(name for name, _ in metrics._HISTOGRAMS.values()),
         *metrics._OBJECTIVES,
         metrics.PUBLISHED[0],
+        metrics.SLEEP[0],
+        metrics.CALLS[0],
+        metrics.WAITING[0],
     }
     assert there <= named
     labels = {"model_name", "engine", "finished_reason", "route", "method", "status"}
+    labels |= {"sleep_state", "awake", "discard_all"}
     more = {"request_success", "http_requests", "cache_config", "block_size", "num_gpu_blocks"}
     assert named - there == labels | more | {"_total"}

@@ -50,6 +50,11 @@ class AdapterTable:
         """Names of the loaded adapters, sorted."""
         return tuple(sorted(self._named))
 
+    @property
+    def in_use(self) -> bool:
+        """Some slot of the engine holds an adapter, or will."""
+        return self._spec is not None and len(self._free) < self._spec.max
+
     def reserve(self, name: str) -> Adapter:
         """A free slot for an adapter; `publish` makes it known once its weights are there.
 

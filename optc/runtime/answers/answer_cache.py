@@ -47,7 +47,6 @@ class AnswerCache:
         self._most = most_bytes
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._size = 0
-        self._adapters = 0
         self._lock = RLock()
         self.lookups = 0
         self.hits = 0
@@ -73,11 +72,6 @@ class AnswerCache:
         _replay(kept.completions, submission)
         return True
 
-    def adapters_changed(self) -> None:
-        """From now on a name may mean another adapter: answers of adapters are not given again."""
-        with self._lock:
-            self._adapters += 1
-
     def _key(self, submission: Submission) -> bytes | None:
         """What an answer follows from; None where it would be another one each time."""
         request = submission.request
@@ -86,9 +80,8 @@ class AnswerCache:
         if not repeats or params.prompt_logprobs is not None:
             return None
         digest = hashlib.sha256(submission.prompt.tobytes())
-        adapter = None if request.adapter is None else (request.adapter, self._adapters)
-        # Parameters and their values show all that they are.
-        shown = repr((request.salt, adapter, params, params.structure))
+        # Each of them shows all that it is; an adapter shows which one of its name.
+        shown = repr((request.salt, submission.adapter, params, params.structure))
         digest.update(shown.encode("utf-8", "surrogatepass"))
         return digest.digest()
 

@@ -61,6 +61,7 @@ class Core:
         spill_store: Where cached prefixes go that are evicted; None is nowhere.
         speculator: Drafts tokens; None decodes one at a time. It does not change what is drawn,
             if the engine is batch-invariant.
+        before: The core whose place this one takes: its counters go on.
         clock: Seconds of a monotonic clock.
     """
 
@@ -73,6 +74,7 @@ class Core:
         eos_token_ids: Iterable[int] = (),
         spill_store: Store | None = None,
         speculator: Speculator | None = None,
+        before: Core | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         settings = settings or ServeSettings()
@@ -84,7 +86,9 @@ class Core:
         self._searches = BeamSearches(self._eos)
         self._clock = clock
         self._speculator = speculator
-        self.adapters = AdapterTable(spec.adapters)
+        self.adapters: AdapterTable = (
+            AdapterTable(spec.adapters) if before is None else before.adapters
+        )
         self._spill: Spill | None = None
         if spill_store is not None:
             self._spill = Spill(spill_store, executable)
@@ -104,8 +108,10 @@ class Core:
             spec.max_logit_rows,
             settings.prefill_chunk,
         )
-        self._metrics = EngineMetrics(
-            total_blocks=plan.blocks, work=StepWorkload(self._blocks.windows)
+        self._metrics: EngineMetrics = (
+            EngineMetrics(total_blocks=plan.blocks, work=StepWorkload(self._blocks.windows))
+            if before is None
+            else before._metrics
         )
         self._next_id = 0
         self._deadlines = Deadlines()

@@ -41,9 +41,13 @@ class CoreFactory:
     eos_token_ids: Sequence[int] = ()
     spec: StepInterface = field(init=False)
     plan: KVPlan = field(init=False)
+    _kv_bytes: int = field(init=False)
 
-    def __call__(self) -> Core:
+    def __call__(self, before: Core | None = None) -> Core:
         """Open everything; what was opened is closed again where something fails.
+
+        Args:
+            before: The core whose place the new one takes, with the sizes of its pools.
 
         Raises:
             OptcError: An engine cannot be loaded, they do not fit together, or the memory is too
@@ -55,21 +59,23 @@ class CoreFactory:
             draft = self.drafting.opened_draft()
             if draft is not None:
                 on_error.callback(draft.close)
-            core = self._core(executable, draft)
+            core = self._core(executable, draft, before)
             on_error.pop_all()
         return core
 
-    def _core(self, executable: Executable, draft: Executable | None) -> Core:
+    def _core(self, executable: Executable, draft: Executable | None, before: Core | None) -> Core:
         spec = self.spec = executable.spec
         settings = self.settings
         rows = settings.step_rows(spec.max_rows)
         model: ChainDrafter | None = None
-        shares = False
+        shares, both = False, 0
         if draft is not None:
             check_same_vocabulary(spec, draft.spec)
             shares = isinstance(draft, SharingExecutable) and can_share(draft.spec, spec)
         costs = self.drafting.measured(executable, draft, reads=not shares)
-        memory = (settings.kv_memory_bytes, rows, settings.block_size)
+        # What was free before counts: requests are checked against the first plan.
+        budget = settings.kv_memory_bytes if before is None else self._kv_bytes
+        memory = (budget, rows, settings.block_size)
         if draft is None:
             self.plan = plan_kv(spec, *memory)
         elif shares:
@@ -80,6 +86,9 @@ class CoreFactory:
         else:
             self.plan, draft_plan = plan_with_draft(spec, draft.spec, *memory)
             model = self._draft_model(executable, draft, draft_plan, rows)
+            both = draft_plan.bytes
+        if before is None:
+            self._kv_bytes = self.plan.bytes + both
         spill = settings.prefix_spill
         core = Core(
             executable,
@@ -88,6 +97,7 @@ class CoreFactory:
             eos_token_ids=self.eos_token_ids,
             spill_store=None if spill is None else parse_spill(spill),
             speculator=self.drafting.speculator(executable, model, costs),
+            before=before,
         )
         self.adapters = core.adapters
         return core

@@ -22,6 +22,7 @@ from types import TracebackType
 
 from optc.errors import EngineError, OptcError
 from optc.logs.logger import logger
+from optc.process_memory import give_back_freed
 from optc.runtime.handle import Handle
 from optc.runtime.loop.core import Core, Update
 from optc.runtime.loop.latch import Latch
@@ -59,6 +60,19 @@ class _Call:
     error: OptcError | None = None
 
 
+@dataclass(frozen=True)
+class Sleep:
+    """An engine that nobody asks is closed until somebody does.
+
+    Attributes:
+        after_s: Seconds without a request.
+        reopen: From the core that was closed to one that takes its place; called on the thread.
+    """
+
+    after_s: float
+    reopen: Callable[[Core], Core]
+
+
 _Message = deque[Submission] | _Cancel | _Call | _Stop
 
 
@@ -68,12 +82,18 @@ class Worker:
     Args:
         open_core: Loads the engine; called on the thread.
         max_waiting: Most requests that wait to be begun; None is no bound.
+        sleep: When it is closed meanwhile; None is never. Adapters that are loaded keep it awake.
 
     Raises:
         BaseException: Whatever ``open_core`` raised.
     """
 
-    def __init__(self, open_core: Callable[[], Core], max_waiting: int | None = None) -> None:
+    def __init__(
+        self,
+        open_core: Callable[[], Core],
+        max_waiting: int | None = None,
+        sleep: Sleep | None = None,
+    ) -> None:
         self._process = OwnProcess()
         self._inbox: SimpleQueue[_Message] = SimpleQueue()
         self._taken: deque[_Message] = deque()  # from the inbox, not dealt with to the end
@@ -88,6 +108,8 @@ class Worker:
         self._places = Places(max_waiting)
         self._placed: set[int] = set()  # requests that hold a place
         self._core: Core | None = None
+        self._sleep = sleep
+        self._asleep = False
         self._thread = threading.Thread(
             target=self._main, args=(open_core,), name="optc-engine", daemon=True
         )
@@ -163,6 +185,7 @@ class Worker:
             self._places.free,
             metrics.steps,
             0.0 if began is None else time.perf_counter() - began,
+            self._asleep,
         )
 
     def close(self) -> None:
@@ -187,21 +210,43 @@ class Worker:
     def _main(self, open_core: Callable[[], Core]) -> None:
         try:
             with _Failures(self._end):
-                core = self._core = open_core()
+                core: Core | None = open_core()
+                self._core = core
                 self._ready.set()
-                try:
-                    self._serve(core)
-                finally:
-                    core.close()
+                while core is not None:
+                    try:
+                        ends = self._serve(core)
+                    finally:
+                        core.close()
+                    core = None if ends else self._woken(core)
         finally:
             self._gone.set()
 
-    def _serve(self, core: Core) -> None:
+    def _woken(self, core: Core) -> Core | None:
+        """The engine anew once it is needed; None where it is to end before."""
+        assert self._sleep is not None
+        self._asleep = True
+        give_back_freed()
         while True:
-            self._take(wait=not core.has_work and not self._taken)
+            message = self._inbox.get()
+            self._taken.append(message)
+            if isinstance(message, _Stop):
+                return None
+            if not isinstance(message, _Cancel):
+                self._core = self._sleep.reopen(core)
+                self._asleep = False
+                return self._core
+            self._cancel(core, message.handle)
+            self._taken.popleft()
+
+    def _serve(self, core: Core) -> bool:
+        """Serve; True when the engine is to end, False when it may sleep."""
+        while True:
+            if not self._take(core, wait=not core.has_work and not self._taken):
+                return False
             if self._deal_with_some(core):
                 self._publish([core.cancel(r) for _, r in self._requests.values()])
-                return
+                return True
             if core.has_work:
                 self._step_began_s = time.perf_counter()
                 updates = core.step()
@@ -225,15 +270,22 @@ class Worker:
                 self._taken.append(message)
         return False
 
-    def _take(self, *, wait: bool) -> None:
-        """Take all messages; if there are none and ``wait``, the next one."""
-        if wait:
-            self._taken.append(self._inbox.get())
+    def _take(self, core: Core, *, wait: bool) -> bool:
+        """Take all messages; if there are none and ``wait``, the next one. False where none comes
+        for so long that the engine may sleep."""
+        patience = None if self._sleep is None else self._sleep.after_s
+        while wait:
+            try:
+                self._taken.append(self._inbox.get(timeout=patience))
+                break
+            except Empty:
+                if not core.adapters.in_use:
+                    return False
         try:
             while True:
                 self._taken.append(self._inbox.get_nowait())
         except Empty:
-            return
+            return True
 
     def _deal_with(self, message: deque[Submission] | _Cancel | _Call, core: Core) -> None:
         if isinstance(message, _Cancel):

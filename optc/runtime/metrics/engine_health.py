@@ -23,6 +23,7 @@ class EngineHealth:
         steps: Calls of the executable since the engine started.
         step_s: How long the present one has taken so far; 0 between two. One that takes minutes
             hangs.
+        asleep: It holds no weights, by ``sleep_after``; the next request wakes it.
     """
 
     state: State
@@ -32,6 +33,7 @@ class EngineHealth:
     places: int | None = None
     steps: int = 0
     step_s: float = 0.0
+    asleep: bool = False
 
     @property
     def alive(self) -> bool:

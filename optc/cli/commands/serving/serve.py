@@ -32,6 +32,7 @@ _SERVED = (
     "block_size",
     "prefix_spill",
     "answer_cache",
+    "sleep_after",
     "speculate",
     "draft",
     "num_speculative_tokens",
