@@ -90,7 +90,7 @@ class Models:
         common = tuple(name for name in names[:2] if name in ("rotate", "calibrate"))
         model = self._behind(common).clone()
         for index in range(len(common), len(names)):
-            pipeline.passes[index].run_before(model, pipeline.passes[index + 1 :])
+            pipeline.passes[index].run(model, pipeline.context_of(index))
         if grid != "W8A8":
             _only_weights(model)
         return model

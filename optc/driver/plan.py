@@ -233,7 +233,5 @@ def _lower_each(
     found: dict[Pipeline, Lowered] = {}
     for recipe in recipes:
         if recipe.pipeline not in found:
-            found[recipe.pipeline] = lower(
-                model.clone(), replace(options, recipe=recipe), read=False
-            )
+            found[recipe.pipeline] = lower(model.clone(), replace(options, recipe=recipe), dry=True)
     return [found[recipe.pipeline] for recipe in recipes]

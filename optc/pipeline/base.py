@@ -1,4 +1,4 @@
-"""`Pass`: the one base class of every graph rewrite."""
+"""`Pass`: the one base class of every graph rewrite, and what one is told and says."""
 
 from __future__ import annotations
 
@@ -76,6 +76,49 @@ _ALSO_OF_LAYERS = (Phase.CANONICAL, Phase.FUSION, Phase.CACHE, Phase.ROUNDING)
 
 
 @dataclass(frozen=True)
+class PassContext:
+    """The compile around a pass, beside the model.
+
+    Attributes:
+        earlier: The passes that run before it, in order.
+        later: The passes that run behind it, in order.
+        dry: Rewrite the model as far as its graph and the sizes of its weights go, without a text
+            and without running it: for ``optc plan``, and for prices of recipes.
+    """
+
+    earlier: tuple[Pass, ...] = ()
+    later: tuple[Pass, ...] = ()
+    dry: bool = False
+
+
+#: A pass that nothing comes before or behind.
+ALONE: Final = PassContext()
+
+
+@dataclass(frozen=True)
+class PassCosts:
+    """What a pass is predicted to take of a model in the dense form; 0 is little.
+
+    Files that are mapped do not count as memory.
+
+    Attributes:
+        working: Bytes of memory at its peak, while it runs.
+        left: Bytes that keep what it leaves, while later passes run and engines are built.
+        reading: Bytes that it takes to read the weights that it leaves.
+        text_tokens: Tokens of a text that it runs the model over.
+    """
+
+    working: int = 0
+    left: int = 0
+    reading: int = 0
+    text_tokens: int = 0
+
+
+#: Of a pass that takes little.
+NO_COSTS: Final = PassCosts()
+
+
+@dataclass(frozen=True)
 class Pass:
     """A graph rewrite in place. Subclasses are frozen dataclasses whose fields are the options.
 
@@ -120,21 +163,10 @@ class Pass:
     def ensures(self, model: ir.Model) -> None:
         """Check postconditions; raise `RuntimeError` (an internal error) if they do not hold."""
 
-    def run(self, model: ir.Model) -> PassReport:
-        """Rewrite ``model`` in place and report."""
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
+        """Rewrite ``model`` in place and report; what pipelines call. Most passes need not ask the
+        context; one that reads a text or runs the model must not where it is ``dry``."""
         raise NotImplementedError  # pragma: no cover - abstract
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Rewrite ``model`` in place and report, ``later`` passes being known; what pipelines call.
-
-        Most passes need not know them.
-        """
-        return self.run(model)
-
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Rewrite ``model`` in place as `run_before` does, as far as its graph and the sizes of its
-        weights go: without a text, and without running the model. For ``optc plan``."""
-        return self.run_before(model, later)
 
     def leaves_class(self) -> str:
         """The reason why weights behind it are no checkpoint of the model's class, or of one with
@@ -155,28 +187,10 @@ class Pass:
         """The pass for a model of some layers of the one that its options name tensors of."""
         return self
 
-    @property
-    def text_tokens(self) -> int:
-        """Tokens of a text that it runs the model over; 0 where it reads none."""
-        return 0
-
-    def working_bytes(self, model: ir.Model) -> int:
-        """Memory that the pass takes at its peak while it runs on ``model``, in the dense form; 0
-        where that is little.
-
-        For a prediction before the first pass runs: files that are mapped do not count.
-        """
-        return 0
-
-    def left_bytes(self, model: ir.Model) -> int:
-        """Memory that it takes to keep what the pass leaves of ``model``, in the dense form, while
-        later passes run and engines are built; 0 where that is little."""
-        return 0
-
-    def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
-        """Memory that it takes to read the weights that the pass leaves, of a ``model`` in the
-        dense form, ``earlier`` passes being run before; 0 where that is little."""
-        return 0
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
+        """The costs of running it on ``model``, in the dense form: a prediction before the first
+        pass runs."""
+        return NO_COSTS
 
     def samples(self) -> Sequence[ir.Node]:
         """Nodes such as it writes into any model, by which backends tell before there is a model

@@ -12,7 +12,7 @@ from optc.errors import InputError, UnsupportedError
 from optc.forms.find import form_type
 from optc.forms.form import Form
 from optc.ir.functions import prune_functions
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.instruments import Instrument
 from optc.pipeline.phase import Effect, Phase
 from optc.pipeline.record import PassRecord
@@ -97,7 +97,7 @@ class Pipeline:
         model: ir.Model,
         on_pass: Sequence[Instrument] = (),
         *,
-        read: bool = True,
+        dry: bool = False,
         first: int | None = None,
     ) -> list[PassRecord]:
         """Run every pass on ``model`` in place.
@@ -105,7 +105,7 @@ class Pipeline:
         Args:
             model: Changed in place.
             on_pass: Instruments, called after each pass.
-            read: False to rewrite the graph only, and read no text (`Pass.run_unread`).
+            dry: Rewrite the graph only, and read no text (`PassContext.dry`).
             first: Run so many passes only; they know the others as later ones all the same.
 
         Raises:
@@ -118,7 +118,7 @@ class Pipeline:
         records: list[PassRecord] = []
         pipeline = self
         for index in range(len(self.passes) if first is None else first):
-            record = pipeline._run_one(index, model, read)
+            record = pipeline._run_one(index, model, dry)
             pipeline = pipeline.settled([record])
             for instrument in on_pass:
                 instrument(record, model)
@@ -137,13 +137,21 @@ class Pipeline:
         passes = (one.with_options(by_pass.get(one.name, {})) for one in self.passes)
         return replace(self, passes=tuple(passes))
 
-    def _run_one(self, index: int, model: ir.Model, read: bool) -> PassRecord:
+    def context_of(self, index: int) -> PassContext:
+        """What the pass at a place is told of the others."""
+        return PassContext(self.passes[:index], self.passes[index + 1 :])
+
+    def costs(self, dense: ir.Model) -> list[PassCosts]:
+        """Costs of each pass on a model in the dense form."""
+        passes = enumerate(self.passes)
+        return [one.costs(dense, self.context_of(index)) for index, one in passes]
+
+    def _run_one(self, index: int, model: ir.Model, dry: bool) -> PassRecord:
         start, one = time.perf_counter(), self.passes[index]
         if one.takes:
             form_type(model).of(model)
         one.requires(model)
-        run = one.run_before if read else one.run_unread
-        report = run(model, self.passes[index + 1 :])
+        report = one.run(model, replace(self.context_of(index), dry=dry))
         idle = not report.count and one.name not in self.optional
         if idle and (one.required or one.name in self.required):
             raise _fired_never(one, report)

@@ -124,7 +124,7 @@ def unread_student(dense: ir.Model, pipeline: Pipeline, place: int) -> ir.Model:
     its weights go; ``dense`` is not changed."""
     leading, student = _leading(pipeline), dense.clone()
     rest = replace(pipeline, passes=pipeline.passes[leading:])
-    rest.run(student, read=False, first=max(0, place - leading))
+    rest.run(student, dry=True, first=max(0, place - leading))
     return student
 
 

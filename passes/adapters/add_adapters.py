@@ -17,7 +17,7 @@ from optc.ir.functions import DOMAIN, is_op, make_node
 from optc.ir.graph import constant, remove_unused, width
 from optc.ir.linear import find_linear
 from optc.ir.sources import sources_of
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Phase
 
 #: Ranks are rounded up to a multiple of this, a vector of the kernels.
@@ -73,7 +73,7 @@ class AddAdapters(Pass):
         if RaggedStep.read(model).adapters is None:
             raise RuntimeError("adapters made no room")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report, step = PassReport(), RaggedStep.read(model)
         rank = -(-self.rank // RANK_MULTIPLE) * RANK_MULTIPLE

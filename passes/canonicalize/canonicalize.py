@@ -23,7 +23,7 @@ from optc.passes.canonicalize.probe_heads import ProbeHeads
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
 from optc.passes.canonicalize.slices_to_split import SlicesToSplit
 from optc.passes.canonicalize.tables_to_angles import TablesToAngles
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 #: The steps in order; each is a pass of its own.
@@ -61,7 +61,7 @@ class Canonicalize(Pass):
             if is_op(node, "Transpose", "Reshape"):
                 raise RuntimeError(f"canonicalize left {node.name} ({node.op_type})")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:

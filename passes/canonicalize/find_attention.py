@@ -16,7 +16,7 @@ from optc.passes.canonicalize.spelled.mask import Probed
 from optc.passes.canonicalize.spelled.match import match
 from optc.passes.canonicalize.spelled.pattern import Pattern
 from optc.passes.canonicalize.spelled.region import ForeignError
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 
@@ -58,7 +58,7 @@ class FindAttention(Pass):
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     required: ClassVar[bool] = True
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         probed = Probed(model.graph)

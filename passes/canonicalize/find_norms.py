@@ -24,7 +24,7 @@ from optc.passes.canonicalize.dataflow import (
     uses,
 )
 from optc.passes.canonicalize.heads import Heads, fold, heads_of, split
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 
@@ -42,7 +42,7 @@ class FindNorms(Pass):
     phase: ClassVar[Phase] = Phase.CANONICAL
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in list(model.graph):

@@ -16,7 +16,7 @@ from onnxscript.optimizer import fold_constants_ir
 from optc.ir.functions import DOMAIN
 from optc.ir.graph import remove_unused
 from optc.ir.weights import LazyWeight
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 #: Elements of an operand or result up to which a node is folded.
@@ -35,7 +35,7 @@ class FoldConstants(Pass):
     phase: ClassVar[Phase] = Phase.CANONICAL
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place; the count is by how many nodes the graph shrank."""
         report = PassReport()
         nodes = model.graph.num_nodes()

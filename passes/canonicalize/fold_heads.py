@@ -19,7 +19,7 @@ from optc.passes.canonicalize.dataflow import (
     scalar,
     substitute,
 )
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 _UNARY = ("Cast", "Neg", "Tanh", "Sigmoid", "Identity")
@@ -39,7 +39,7 @@ class FoldHeads(Pass):
     phase: ClassVar[Phase] = Phase.CANONICAL
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place; one walk in graph order sees operands already rewritten."""
         report = PassReport()
         for node in list(model.graph):

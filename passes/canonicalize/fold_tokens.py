@@ -19,7 +19,7 @@ from optc.passes.canonicalize.dataflow import (
     rank,
     substitute,
 )
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 #: Operators that take any number of leading axes as they are.
@@ -57,7 +57,7 @@ class FoldTokens(Pass):
     phase: ClassVar[Phase] = Phase.CANONICAL
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place; the count is of the reshapes of case 3."""
         report = PassReport()
         unfolded: Unfolded = {}

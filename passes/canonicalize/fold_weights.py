@@ -23,7 +23,7 @@ from optc.passes.canonicalize.dataflow import (
     scalar,
     substitute,
 )
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
@@ -51,7 +51,7 @@ class FoldWeights(Pass):
     phase: ClassVar[Phase] = Phase.CANONICAL
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in list(model.graph):

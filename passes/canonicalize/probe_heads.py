@@ -33,7 +33,7 @@ from optc.passes.canonicalize.probing.region import (
     dependence,
     region_of,
 )
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 Tables = dict[tuple[tuple[float, ...], float], tuple[ir.Value, ir.Value]]
@@ -61,7 +61,7 @@ class ProbeHeads(Pass):
     phase: ClassVar[Phase] = Phase.CANONICAL
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         work = _Work(model, dependence(model.graph), model.graph[0])

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from optc.ir.functions import is_op
 from optc.ir.graph import int_initializer, remove_unused
 from optc.passes.canonicalize.dataflow import dims, insert, last_axis_range, substitute, uses
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 
@@ -25,7 +25,7 @@ class SlicesToSplit(Pass):
     phase: ClassVar[Phase] = Phase.CANONICAL
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         sources = dict.fromkeys(n.inputs[0] for n in model.graph if is_op(n, "Slice"))

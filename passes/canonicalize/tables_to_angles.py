@@ -14,7 +14,7 @@ from optc.ir.functions import is_op
 from optc.ir.graph import constant, constant_ints, remove_unused
 from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize.dataflow import dims, operand, producer, rank, substitute
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 Float64 = npt.NDArray[np.float64]
@@ -36,7 +36,7 @@ class TablesToAngles(Pass):
     phase: ClassVar[Phase] = Phase.CANONICAL
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in list(model.graph):

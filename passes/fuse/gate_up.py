@@ -11,7 +11,7 @@ from optc.ir.functions import is_op, make_node
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.ir.linear import linear_of, merge_linears
 from optc.passes.fuse.gates import Gate, find_gate
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 
@@ -33,7 +33,7 @@ class FuseGateUp(Pass):
     expected: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "quantize-static")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in list(model.graph):

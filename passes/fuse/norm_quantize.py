@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, AttributeValue, attributes_of, is_op, make_node
 from optc.ir.graph import replace_node
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 
@@ -30,7 +30,7 @@ class FuseNormQuantize(Pass):
     expected: ClassVar[bool] = True
     after: ClassVar[tuple[str, ...]] = ("quantize-weights",)
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for found in [n for n in model.graph if is_op(n, "QuantizeActivation", domain=DOMAIN)]:

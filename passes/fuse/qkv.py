@@ -10,7 +10,7 @@ import onnx_ir as ir
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import constant_ints, int_initializer, is_constant, remove_unused, width
 from optc.ir.linear import Linear, linear_of, merge_linears
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 ATTENTIONS = ("Attention", "PagedAttention")
@@ -33,7 +33,7 @@ class FuseQKV(Pass):
     expected: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("quantize-weights", "quantize-static")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in [n for n in model.graph if is_op(n, *ATTENTIONS, domain=DOMAIN)]:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import is_constant
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 _NORMS = ("RMSNormalization", "LayerNormalization")
@@ -27,7 +27,7 @@ class FuseResidualNorm(Pass):
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     expected: ClassVar[bool] = True
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report, others = PassReport(), PassReport()
         for norm in [n for n in model.graph if is_op(n, *_NORMS)]:

@@ -11,7 +11,7 @@ from optc.forms.form import Form
 from optc.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
 from optc.ir.graph import remove_unused, replace_node, width
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 
@@ -44,7 +44,7 @@ class FuseRotary(Pass):
     expected: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in [n for n in model.graph if is_op(n, "PagedAttention", domain=DOMAIN)]:

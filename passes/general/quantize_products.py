@@ -13,7 +13,7 @@ from optc.forms.batched import BatchedTensors
 from optc.forms.form import Form
 from optc.ir.functions import is_op
 from optc.ir.graph import remove_unused
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Phase
 
 Array = npt.NDArray[Any]
@@ -58,7 +58,7 @@ class QuantizeProducts(Pass):
         self.check_option("bits", (7, 8))
         self.check_option("block", (0, 8, 16, 32, 64, 128))
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         rounded: dict[ir.Value, tuple[ir.Value, ir.Value, ir.Value]] = {}

@@ -15,7 +15,7 @@ from onnxscript.rewriter.rules.common import (
 
 from optc.forms.batched import BatchedTensors
 from optc.forms.form import Form
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 #: Exact but for the rounding of products of constants.
@@ -39,7 +39,7 @@ class Simplify(Pass):
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     takes: ClassVar[tuple[type[Form], ...]] = (BatchedTensors,)
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report, before = PassReport(), _count(model)
         names = [str(value.name) for value in model.graph.outputs]

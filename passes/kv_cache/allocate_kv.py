@@ -20,7 +20,7 @@ from optc.passes.quantize.budget.estimates import nearest_alike, runs_within
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.passes.quantize.recall import KeptParts, name_of
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import calibration_of
 
@@ -68,24 +68,21 @@ class AllocateKV(ReadsText):
         if self.measured_windows < 1:
             raise InputError("measured_windows must be at least one", where=where)
 
-    def working_bytes(self, model: ir.Model) -> int:
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Variants of the model side by side."""
         from optc.passes.quantize.predictions.memory import measuring
 
-        return measuring(model, self._measured_shape, min(_TOGETHER, len(attentions_of(model))))
+        together = min(_TOGETHER, len(attentions_of(model)))
+        return self.text_costs(measuring(model, self._measured_shape, together))
 
-    def run(self, model: ir.Model) -> PassReport:
-        """Refuse: the layers are those of a later pass."""
-        return self.run_before(model, ())
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Choose layers for the ``kv-cache`` among ``later``.
+    def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
+        """Choose layers for the ``kv-cache`` behind it.
 
         Raises:
             InputError: There is none, or the text or the tokenizer cannot be used.
             UnsupportedError: Heads have a width that int4 pools do not take.
         """
-        layers = self._free(model, later)
+        layers = self._free(model, context.later)
         if not self._most(layers):
             return _settled([], layers)
         tokens = twice(some_windows(self.tokens(model), self.measured_windows))
@@ -105,9 +102,9 @@ class AllocateKV(ReadsText):
 
         return recall.run(calibration_of(model), measure)
 
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def without_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Choose as many layers, the first ones."""
-        layers = self._free(model, later)
+        layers = self._free(model, context.later)
         return _settled(layers[: self._most(layers)], layers)
 
     def _free(self, model: ir.Model, later: Sequence[Pass]) -> list[int]:

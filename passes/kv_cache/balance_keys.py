@@ -15,7 +15,7 @@ from optc.ir.graph import add_initializer, width
 from optc.passes.quantize.folding.scaled_pairs import scalable
 from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.observers import BlockValues, Watcher
 from optc.reference.partition import Block
@@ -47,13 +47,13 @@ class BalanceKeys(ReadsText):
     #: the projections are three layers yet, and float
     before: ClassVar[tuple[str, ...]] = ("fuse-qkv", "quantize-weights", "cast-weights")
 
-    def working_bytes(self, model: ir.Model) -> int:
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """One layer, and the hidden states."""
         from optc.passes.quantize.working_bytes import observing
 
-        return observing(model, self.shape, hessians=False)
+        return self.text_costs(observing(model, self.shape, hessians=False))
 
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:
@@ -65,17 +65,17 @@ class BalanceKeys(ReadsText):
         nodes = [node for node in model.graph if is_op(node, "Attention", domain=DOMAIN)]
         moments = _Moments([value for node in nodes for value in node.inputs[:2] if value])
         observe(model, tokens, [moments], usable_threads())
-        turned = _turned(later)
+        turned = _turned(context.later)
         shares = [_balance(model.graph, node, moments, report, turned=turned) for node in nodes]
         report.facts = {"tokens": int(tokens.size), "mean_share": [round(s, 3) for s in shares]}
         return report
 
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def without_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Subtract nothing, where a mean would be subtracted."""
         report = PassReport()
         for node in [node for node in model.graph if is_op(node, "Attention", domain=DOMAIN)]:
             keys = node.inputs[1]
-            if keys is not None and not _mean_matters(node) and not _turned(later):
+            if keys is not None and not _mean_matters(node) and not _turned(context.later):
                 _subtract(model.graph, node, np.zeros(width(keys) or 0, np.float32))
             report.add("not balanced")
         return report

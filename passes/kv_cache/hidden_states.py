@@ -14,7 +14,7 @@ from optc.forms.ragged import HIDDEN, RaggedStep
 from optc.ir.functions import is_op
 from optc.ir.graph import width
 from optc.ir.linear import Linear, head_of
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 
@@ -76,7 +76,7 @@ class HiddenStates(Pass):
         if model.graph.outputs[-1].name != HIDDEN:
             raise RuntimeError("hidden-states added no output")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Extend ``model`` in place."""
         report, step, head = PassReport(), RaggedStep.read(model), head_of(model)
         if head is None:

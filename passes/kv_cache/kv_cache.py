@@ -25,7 +25,7 @@ from optc.passes.kv_cache.layer_pools import (
 )
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 #: Types of paged pools.
@@ -130,7 +130,7 @@ class KVCache(Pass):
         if any(is_op(node, "Attention", domain=DOMAIN) for node in model.graph):
             raise RuntimeError("kv-cache left a dense attention")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:

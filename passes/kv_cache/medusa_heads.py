@@ -20,7 +20,7 @@ from optc.ir.graph import add_initializer, width
 from optc.ir.linear import Linear, head_of
 from optc.ir.weights import LazyWeight, concatenate_rows
 from optc.passes.quantize.kept_rows import leave
-from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.pipeline.base import ALONE, LOCAL, Pass, PassContext, PassReport
 from optc.pipeline.phase import Phase
 from optc.reference.calibration import calibration_of
 
@@ -73,7 +73,7 @@ class MedusaHeads(Pass):
         if model.graph.outputs[-1].name != "medusa_logits":
             raise RuntimeError("medusa-heads added no output")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Extend ``model`` in place."""
         report, step = PassReport(), RaggedStep.read(model)
         head = head_of(model)

@@ -15,7 +15,7 @@ from optc.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import int_initializer, is_constant, remove_unused, replace_node
 from optc.passes.kv_cache.slot_attention import add_slots, unmerged
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 _ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
@@ -68,7 +68,7 @@ class KVSlots(Pass):
         if left:
             raise RuntimeError(f"kv-slots left {len(left)} attentions")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:

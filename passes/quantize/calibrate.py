@@ -24,7 +24,7 @@ from optc.passes.quantize.statistics import (
     INPUT_HISTOGRAM,
     INPUT_RANGE,
 )
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect
 from optc.reference.calibration import (
     CalibrationStore,
@@ -69,19 +69,16 @@ class Calibrate(ReadsText):
         """
         self.check_option("ranges", tuple(METHODS))
 
-    def working_bytes(self, model: ir.Model) -> int:
-        """One layer, the hidden states, and the Hessians of one layer's inputs."""
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
+        """One layer, the hidden states, and the Hessians of one layer's inputs; Hessians stay, if
+        they are wanted."""
+        from optc.passes.quantize.predictions.memory import left_hessians
         from optc.passes.quantize.working_bytes import observing
 
-        return observing(model, self.shape, hessians=self.hessians)
+        working = observing(model, self.shape, hessians=self.hessians)
+        return self.text_costs(working, left_hessians(model) if self.hessians else 0)
 
-    def left_bytes(self, model: ir.Model) -> int:
-        """Hessians, if they are wanted."""
-        from optc.passes.quantize.predictions.memory import left_hessians
-
-        return left_hessians(model) if self.hessians else 0
-
-    def run(self, model: ir.Model) -> PassReport:
+    def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Calibrate ``model``.
 
         Raises:
@@ -112,7 +109,7 @@ class Calibrate(ReadsText):
         report.warnings = adequacy.warnings()
         return report
 
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def without_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Note 1 as the largest magnitude of every layer's input."""
         report = PassReport()
         for linear in find_linears(model):

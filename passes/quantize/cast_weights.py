@@ -16,7 +16,7 @@ from optc.ir.linear import Linear, find_linear, head_of, sources
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.sample import sample_nodes
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 
@@ -55,7 +55,7 @@ class CastWeights(Pass):
         """An embedding, a linear layer and a head."""
         return sample_nodes(self)
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         head = head_of(model)

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from optc.errors import InputError, UnsupportedError
 from optc.ir.graph import add_initializer, constant, remove_unused
 from optc.ir.weights import Array, LazyWeight
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 _TYPES = {
@@ -66,7 +66,7 @@ class ComputeType(Pass):
                 hint="run kv-cache and, for engines without paged KV, kv-slots first",
             )
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         work = _Rewriter(model.graph, self.dtype, report)

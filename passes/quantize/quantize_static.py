@@ -27,7 +27,7 @@ from optc.passes.quantize.gptq.factor import FactorOf
 from optc.passes.quantize.gptq.weights import KEPT, Factors
 from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.static_scales import beyond_scales, storable
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Phase
 from optc.reference.calibration import calibration_of
 
@@ -109,8 +109,10 @@ class QuantizeStatic(Pass):
         """An embedding, a linear layer and a head."""
         return sample_nodes(self)
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
+        if context.dry and self.method != "round":  # GPTQ gives the same types
+            return replace(self, method="round").run(model, context)
         report = PassReport()
         head = head_of(model)
         store = calibration_of(model)
@@ -148,15 +150,11 @@ class QuantizeStatic(Pass):
         remove_unused(model)
         return report
 
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Rewrite as for plain rounding: GPTQ gives the same types."""
-        return replace(self, method="round").run(model)
-
-    def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Factors of Hessians, with GPTQ."""
         from optc.passes.quantize.working_bytes import rounding
 
-        return rounding(model, KEPT) if self.method == "gptq" else 0
+        return PassCosts(reading=rounding(model, KEPT) if self.method == "gptq" else 0)
 
     @property
     def _group_size(self) -> int:

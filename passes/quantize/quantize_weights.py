@@ -28,7 +28,7 @@ from optc.passes.quantize.layer_schemes import (
 from optc.passes.quantize.quantized_layers import QuantizedLayers
 from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, NO_COSTS, Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import calibration_of
 
@@ -210,15 +210,19 @@ class QuantizeWeights(Pass):
         bits = 8 if none_left else self.activation_bits
         return replace(one, activation_bits=bits, activation_layers=wide)
 
-    def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Factors of Hessians, with GPTQ: of all layers, unless a pass has rounded these before."""
         from optc.passes.quantize.working_bytes import rounding
 
-        rounded = any(one.name == "propagate-errors" for one in earlier)
-        return rounding(model, KEPT, head_only=rounded) if self.method == "gptq" else 0
+        if self.method != "gptq":
+            return NO_COSTS
+        rounded = any(one.name == "propagate-errors" for one in context.earlier)
+        return PassCosts(reading=rounding(model, KEPT, head_only=rounded))
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
+        if context.dry and self.method != "round":  # other methods give the same grids
+            return replace(self, method="round").run(model, context)
         report = PassReport()
         head = head_of(model)
         factors = Factors(calibration_of(model)) if self.method == "gptq" else None
@@ -255,10 +259,6 @@ class QuantizeWeights(Pass):
         asked = sum(weights_in(one) for one in layers if not feeds_router(one.output))
         report.judge_missed(asked, f"of the {self.bits} bits that were asked for")
         return report
-
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Rewrite as for plain rounding: other methods give the same grids."""
-        return replace(self, method="round").run(model)
 
     def scheme_of(self, linear: Linear, report: PassReport, *, head: bool = False) -> Scheme:
         """The grid of a layer's weight; that it is another one than asked for goes into the report.

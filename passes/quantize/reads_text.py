@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -17,7 +16,7 @@ from optc.forms.form import Form
 from optc.ir.graph import width
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.recall import Recall, calibration_key
-from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.pipeline.base import ALONE, LOCAL, Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import calibration_of
 
@@ -66,13 +65,33 @@ class ReadsText(Pass):
         """How much text is read."""
         return TextShape(self.windows, self.window_tokens)
 
-    @property
-    def text_tokens(self) -> int:
-        """Tokens of all windows."""
-        return self.shape.tokens
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
+        """The text."""
+        return self.text_costs()
 
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Do nothing: these passes leave the graph and the sizes of weights as they are."""
+    def text_costs(self, working: int = 0, left: int = 0) -> PassCosts:
+        """Costs of the pass that reads its text.
+
+        Args:
+            working: Bytes of memory at the peak.
+            left: Bytes that keep what is left.
+        """
+        return PassCosts(working, left, text_tokens=self.shape.tokens)
+
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
+        """Rewrite ``model`` in place: `on_text`, or `without_text` where nothing may be read."""
+        return (self.without_text if context.dry else self.on_text)(model, context)
+
+    def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
+        """Rewrite ``model`` in place by what `tokens` gives, and report.
+
+        Raises:
+            InputError: The text or the tokenizer cannot be used.
+        """
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def without_text(self, model: ir.Model, context: PassContext) -> PassReport:
+        """Do nothing: most of these passes leave the graph and the sizes of weights as they are."""
         report = PassReport()
         report.add("not run")
         return report

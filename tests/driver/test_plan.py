@@ -97,8 +97,8 @@ def test_all_backends_are_asked_about_every_target_that_they_take(
 def test_equal_recipes_are_lowered_once(monkeypatch: pytest.MonkeyPatch, model: ir.Model) -> None:
     lowered: list[str] = []
 
-    def lower(model: ir.Model, options: SimpleNamespace, *, read: bool) -> str:
-        assert not read
+    def lower(model: ir.Model, options: SimpleNamespace, *, dry: bool) -> str:
+        assert dry
         lowered.append(options.recipe.pipeline.spec())
         return f"lowered {len(lowered)}"
 

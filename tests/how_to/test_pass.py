@@ -30,7 +30,7 @@ class SwapAdds(Pass):
     expected: ClassVar[bool] = True
     most: int = 8
 
-    def run(self, model):
+    def run(self, model, context=None):
         report = PassReport()
         for node in list(model.graph):
             if not is_op(node, "Add"):

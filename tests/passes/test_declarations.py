@@ -8,6 +8,7 @@ from __future__ import annotations
 from optc.passes.quantize.calibrate import Calibrate
 from optc.pipeline import registry
 from optc.pipeline.phase import Effect
+from tests.support.dense_models import dense_model
 
 #: Without them the artifact would not be what its recipe promises.
 REQUIRED = {
@@ -50,7 +51,8 @@ def test_which_passes_must_find_something() -> None:
 
 
 def test_passes_that_read_a_text_say_how_much() -> None:
-    counts = {name: one().text_tokens for name, one in registry.passes().items()}
+    model = dense_model(1)
+    counts = {name: one().costs(model).text_tokens for name, one in registry.passes().items()}
     reading = {name for name, one in registry.passes().items() if one.has(Effect.READS_TEXT)}
     assert {name for name, count in counts.items() if count} == reading
-    assert Calibrate(windows=3, window_tokens=100).text_tokens == 300
+    assert Calibrate(windows=3, window_tokens=100).costs(model).text_tokens == 300

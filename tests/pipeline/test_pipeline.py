@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from optc.errors import InputError, UnsupportedError
 from optc.ir.functions import ensure_function
 from optc.pipeline import registry as pass_registry
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.instruments import dump_to
 from optc.pipeline.pipeline import Pipeline
 from optc.pipeline.record import PassRecord
@@ -35,7 +35,7 @@ class Rename(Pass):
     share: float = 0.5
     loudly: bool = False
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         report = PassReport()
         for node in model.graph:
             if node.op_type == "Tanh":
@@ -60,7 +60,7 @@ class Late(Pass):
     name: ClassVar[str] = "late"
     after: ClassVar[tuple[str, ...]] = ("rename",)
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         return PassReport(facts={"late": True})
 
 
@@ -69,7 +69,7 @@ class Early(Pass):
     name: ClassVar[str] = "early"
     before: ClassVar[tuple[str, ...]] = ("rename", "late")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         return PassReport()
 
 
@@ -85,7 +85,7 @@ class Strict(Pass):
     def ensures(self, model: ir.Model) -> None:
         raise RuntimeError("it did not hold")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         return PassReport()
 
 
@@ -243,7 +243,7 @@ class Decide(Pass):
 
     name: ClassVar[str] = "decide"
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         return PassReport(settled={"rename.times": 3, "rename.loudly": True}, warnings=["by lot"])
 
 
@@ -274,9 +274,9 @@ def test_the_first_passes_know_those_that_do_not_run() -> None:
     class Knows(Rename):
         name: ClassVar[str] = "knows"
 
-        def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-            seen.append([one.name for one in later])
-            return self.run(model)
+        def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
+            seen.append([one.name for one in context.later])
+            return super().run(model, context)
 
     records = Pipeline((Knows(), Rename())).run(model(), first=1)
     assert [one.name for one in records] == ["knows"]

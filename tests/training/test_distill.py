@@ -20,7 +20,7 @@ from optc.ir.linear import find_linears
 from optc.ir.tensors import model_tensors
 from optc.options.training_options import DistillOptions
 from optc.pipeline import registry
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.progress import no_progress
 from optc.training import memory, session
@@ -41,7 +41,7 @@ class PruneTest(Pass):
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     masks: bool = False
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         report = PassReport()
         for linear in find_linears(model):
             if "mlp" not in linear.name:
@@ -142,7 +142,7 @@ def test_too_little_memory_is_refused_before_the_passes(
 ) -> None:
     monkeypatch.setattr(memory, "_IMPORTED", 1 << 40)
     pruned: list[ir.Model] = []
-    monkeypatch.setattr(PruneTest, "run", lambda self, model: pruned.append(model))
+    monkeypatch.setattr(PruneTest, "run", lambda self, model, context: pruned.append(model))
     out = text.parent / "o"
     asked = DistillOptions(text=[str(text)], output=out, max_ram="100GB", **QUICK)
     message = (
@@ -153,7 +153,13 @@ def test_too_little_memory_is_refused_before_the_passes(
         distill(source, asked)
     unread = PassReport()
     unread.add("layer")
-    monkeypatch.setattr(PruneTest, "run_unread", lambda self, model, later: unread)
+
+    def run(self: PruneTest, model: ir.Model, context: PassContext) -> PassReport:
+        if not context.dry:
+            pruned.append(model)
+        return unread
+
+    monkeypatch.setattr(PruneTest, "run", run)
     with pytest.raises(InputError, match=message):
         distill(source, replace(asked, recipe=recipe))
     assert not pruned

@@ -14,7 +14,7 @@ from optc.forms.static_kv import StaticKV
 from optc.ir.emit import dims_of
 from optc.ir.functions import DOMAIN, attributes_of, is_op, operand
 from optc.ir.graph import constant_ints, replace_node, width
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 CONTRIB = "com.microsoft"
 #: Inputs of the model instead of ``write_indices``, int32: tokens of each slot after the step less
@@ -53,7 +53,7 @@ class GroupQueryAttention(Pass):
 
     positions: int = 0
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report, form = PassReport(), StaticKV.read(model)
         graph = model.graph

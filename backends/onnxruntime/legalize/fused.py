@@ -12,7 +12,7 @@ from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.functions.token_wise import is_clamped_gate
 from optc.ir.graph import remove_unused, replace_node
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 CONTRIB = "com.microsoft"
 
@@ -33,7 +33,7 @@ class FuseOperators(Pass):
     name: ClassVar[str] = "ort-fused"
     after: ClassVar[tuple[str, ...]] = ("ort-matmuls",)
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in list(model.graph):

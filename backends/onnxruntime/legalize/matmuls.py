@@ -15,7 +15,7 @@ from optc.ir.linear import find_linear
 from optc.ir.quantized_rows import QuantizedPart
 from optc.ir.quantizers import FloatOperands, activation_bits
 from optc.ir.weights import LazyWeight
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 CONTRIB = "com.microsoft"
 #: What an operator that quantizes activations itself, in blocks of K, multiplies, by the bits asked
@@ -42,7 +42,7 @@ class LowerMatmuls(Pass):
     name: ClassVar[str] = "ort-matmuls"
     required: ClassVar[bool] = True
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         work = _Rewriter(model)

@@ -15,7 +15,7 @@ from optc.forms.form import Form
 from optc.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import remove_unused, replace_node
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 CONTRIB = "com.microsoft"
 #: Type of the pools by which a model asks for pages.
@@ -61,7 +61,7 @@ class PagedAttentionOperator(Pass):
 
     positions: int = 0
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:

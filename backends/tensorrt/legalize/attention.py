@@ -15,7 +15,7 @@ from optc.forms.static_kv import StaticKV
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import replace_node
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LowerAttention(Pass):
 
     slot_length: int = 0
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report, form = PassReport(), StaticKV.read(model)
         graph = model.graph

@@ -16,7 +16,7 @@ from optc.ir.functions import DOMAIN, is_op
 from optc.ir.functions.block_fp4 import BLOCK
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
 from optc.ir.weights import Array, LazyWeight
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 #: TensorRT's own operators, in the version that there is.
 NATIVE_DOMAIN, _NATIVE_VERSION = "trt", 1
@@ -36,7 +36,7 @@ class BlockFp4(Pass):
     name: ClassVar[str] = "tensorrt-fp4"
     takes: ClassVar[tuple[type[Form], ...]] = (StaticKV,)
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in [n for n in model.graph if is_op(n, "BlockFp4MatMul", domain=DOMAIN)]:

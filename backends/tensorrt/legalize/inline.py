@@ -15,7 +15,7 @@ from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, attributes_of
 from optc.ir.functions.token_wise import GATE_DEFAULTS
 from optc.ir.graph import replace_node, width
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Inline(Pass):
         if left:
             raise RuntimeError(f"{self.name} left {', '.join(left)}")
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:

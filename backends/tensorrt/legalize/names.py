@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 #: What would break the lines of the layer table.
 _ODD = re.compile(r"[^\w.+/:-]")
@@ -22,7 +22,7 @@ class UniqueNames(Pass):
     name: ClassVar[str] = "tensorrt-names"
     after: ClassVar[tuple[str, ...]] = ("tensorrt-inline",)
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rename nodes of ``model`` in place."""
         report = PassReport()
         taken: set[str] = set()

@@ -16,7 +16,7 @@ from optc.ir.functions import DOMAIN, operand
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
 from optc.ir.quantizers import FloatOperands
 from optc.ir.weights import LazyWeight
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class WeightOnly(Pass):
     name: ClassVar[str] = "tensorrt-weight-only"
     takes: ClassVar[tuple[type[Form], ...]] = (StaticKV,)
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:

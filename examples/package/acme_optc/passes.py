@@ -8,7 +8,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.ir.functions import is_op
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class SwapAdds(Pass):
     expected: ClassVar[bool] = True
     most: int = 8
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in model.graph:

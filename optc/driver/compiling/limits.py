@@ -17,6 +17,7 @@ from optc.gates.weights_room import weights_room
 from optc.importer.gguf.folder import is_gguf, making_bytes
 from optc.ir.weights import TILE_ELEMENTS
 from optc.pipeline.base import Pass
+from optc.pipeline.pipeline import Pipeline
 from optc.reference.blockwise import HIDDEN_BYTES
 from optc.reference.partition import partition
 from optc.reference.running.head import VOCAB_TILE
@@ -77,11 +78,12 @@ def check_passes(dense: ir.Model, passes: Iterable[Pass], limit: int) -> None:
     Raises:
         InputError: One is; says what is predicted.
     """
-    present, ordered = tree_bytes(os.getpid()) if limit else 0, list(passes)
-    for index, one in enumerate(ordered if limit else ()):
-        reading = one.reading_bytes(dense, ordered[:index])
-        needed = present + max(one.working_bytes(dense), reading)
-        present += one.left_bytes(dense)
+    if not limit:
+        return
+    present, pipeline = tree_bytes(os.getpid()), Pipeline(tuple(passes))
+    for one, costs in zip(pipeline.passes, pipeline.costs(dense), strict=True):
+        needed = present + max(costs.working, costs.reading)
+        present += costs.left
         if needed > limit:
             raise InputError(
                 f"pass {one.name} is predicted to need {needed:,} bytes of memory, "
@@ -93,9 +95,7 @@ def check_passes(dense: ir.Model, passes: Iterable[Pass], limit: int) -> None:
 
 def reading_bytes(dense: ir.Model, passes: Iterable[Pass]) -> int:
     """What passes take at most to read the weights they leave; ``dense`` is in dense form."""
-    ordered = list(passes)
-    found = (one.reading_bytes(dense, ordered[:at]) for at, one in enumerate(ordered))
-    return max(found, default=0)
+    return max((one.reading for one in Pipeline(tuple(passes)).costs(dense)), default=0)
 
 
 def check_start(model: str | Path, limit: int) -> None:
@@ -156,10 +156,11 @@ def peak_bytes(
 ) -> int:
     """`predicted_bytes` of a whole compile, its passes included; ``dense`` is in dense form."""
     running, present = 0, present_bytes
-    for one in passes:
-        running = max(running, present + one.working_bytes(dense))
-        present += one.left_bytes(dense)
-    read = reading_bytes(dense, passes)
+    costs = Pipeline(tuple(passes)).costs(dense)
+    for one in costs:
+        running = max(running, present + one.working)
+        present += one.left
+    read = max((one.reading for one in costs), default=0)
     return max(running, predicted_bytes(dense, present, gated=gated, read_bytes=read))
 
 

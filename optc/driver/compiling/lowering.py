@@ -63,9 +63,9 @@ class Lowered:
         return tuple(found)
 
 
-def lower(model: ir.Model, options: ResolvedOptions, *, read: bool = True) -> Lowered:
-    """Run the recipe's passes on ``model``, in place; without ``read`` as far as its graph and the
-    sizes of its weights go, and without a text.
+def lower(model: ir.Model, options: ResolvedOptions, *, dry: bool = False) -> Lowered:
+    """Run the recipe's passes on ``model``, in place; if ``dry``, as far as its graph and
+    the sizes of its weights go, and without a text.
 
     Raises:
         InputError: A pass's precondition does not hold, or the dump folder cannot be written.
@@ -96,7 +96,7 @@ def lower(model: ir.Model, options: ResolvedOptions, *, read: bool = True) -> Lo
     if options.asked.dump_dir is not None:
         instruments.append(dump_to(options.asked.dump_dir))
     with telling(options.progress):
-        runs = pipeline.run(model, instruments, read=read)
+        runs = pipeline.run(model, instruments, dry=dry)
     return Lowered(model, kept[0], tuple(runs), pipeline.settled(runs).spec(), tuple(stages))
 
 
@@ -116,9 +116,9 @@ def lower_dense(
     return tuple(rest.run(model, []))
 
 
-def lower_again(model: ir.Model, options: ResolvedOptions, *, read: bool = True) -> Lowered:
+def lower_again(model: ir.Model, options: ResolvedOptions, *, dry: bool = False) -> Lowered:
     """Run those passes of another recipe on ``model``, a copy of a `Lowered.reference`, that it has
-    not seen, in place; without ``read`` as far as its graph and the sizes of its weights go.
+    not seen, in place; if ``dry``, as far as its graph and the sizes of its weights go.
 
     Raises:
         InputError: A pass's precondition does not hold, or it is predicted to need more memory than
@@ -130,7 +130,7 @@ def lower_again(model: ir.Model, options: ResolvedOptions, *, read: bool = True)
     check_passes(model, passes, options.max_ram_bytes)
     rest = replace(pipeline, passes=tuple(one.for_part(model) for one in passes))
     with telling(options.progress):
-        runs = rest.run(model, [], read=read)
+        runs = rest.run(model, [], dry=dry)
     return Lowered(model, reference, tuple(runs), rest.settled(runs).spec())
 
 

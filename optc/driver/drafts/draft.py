@@ -126,7 +126,7 @@ def _check_candidates(
     for candidate in candidates:
         own = replace(options.for_draft(), recipe=candidate.recipe)
         try:
-            lower_again(reference.clone(), own, read=False)
+            lower_again(reference.clone(), own, dry=True)
         except InputError as error:
             raise type(error)(
                 error.message,

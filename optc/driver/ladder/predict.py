@@ -83,8 +83,8 @@ def predict_rungs(
 def _lowered(imported: ImportedModel, compile: ResolvedOptions, dense: ir.Model | None) -> Lowered:
     """The model behind the recipe's passes; the dense form is made once."""
     if dense is None:
-        return lower(imported.model.clone(), compile, read=False)
-    return lower_again(dense.clone(), compile, read=False)
+        return lower(imported.model.clone(), compile, dry=True)
+    return lower_again(dense.clone(), compile, dry=True)
 
 
 def _rung(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from optc.ir.experts import find_expert_linears
 from optc.ir.linear import find_linears
 from optc.pipeline.phase import Phase
+from optc.pipeline.pipeline import Pipeline
 from optc.target import usable_threads
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def compile_seconds(dense: ir.Model, passes: Sequence[Pass], kernel_s: float) ->
     stored = float(plain + sum(one.weights for one in experts))
     multiplied = float(plain + sum(one.weights_of_a_row for one in experts))
     token_s = _TOKEN_S + _PRODUCT_RATE * multiplied
-    tokens = sum(_OF_PHASE.get(one.phase, 1.0) * one.text_tokens for one in passes)
+    costs = zip(passes, Pipeline(tuple(passes)).costs(dense), strict=True)
+    tokens = sum(_OF_PHASE.get(one.phase, 1.0) * found.text_tokens for one, found in costs)
     shorter = _THREADS / usable_threads()
     return {
         "import": _IMPORT_S + _IMPORT_RATE * stored,

@@ -13,7 +13,7 @@ from optc.ir.functions import DOMAIN, is_op, make_node
 from optc.ir.graph import add_initializer, constant_ints, int_initializer, remove_unused
 from optc.ir.weights import LazyWeight, as_lazy
 from optc.passes.canonicalize.dataflow import dims, emit, insert, miss, operand, rank, substitute
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 
@@ -33,7 +33,7 @@ class FindExperts(Pass):
     phase: ClassVar[Phase] = Phase.CANONICAL
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         work = _Rewriter(model)
         for node in list(model.graph):

@@ -27,7 +27,7 @@ from optc.passes.canonicalize.dataflow import (
     substitute,
 )
 from optc.passes.canonicalize.experts.routing import Float32, Hints, Index, recognize
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 #: More nodes than any router has.
@@ -73,7 +73,7 @@ class FindRouter(Pass):
     phase: ClassVar[Phase] = Phase.CANONICAL
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
         for node in [n for n in model.graph if is_op(n, "CombineExperts", domain=DOMAIN)]:

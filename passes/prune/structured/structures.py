@@ -22,7 +22,7 @@ from optc.passes.prune.structured.sizes import Sizes
 from optc.passes.prune.structured.target import Target
 from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.reads_text import ReadsText
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import calibration_of
 from optc.target import usable_threads
@@ -63,15 +63,17 @@ class PruneOnText(ReadsText):
         if self.measured_windows < 1:
             raise InputError("measured_windows must be at least 1", where=f"pass {self.name}")
 
-    def working_bytes(self, model: ir.Model) -> int:
-        """Both streams, one stage, and the sums over one layer's inputs."""
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
+        """Both streams, one stage, and the sums over one layer's inputs; fitted weights stay."""
+        from optc.passes.quantize.predictions.memory import left_rows
         from optc.passes.quantize.working_bytes import propagating
         from optc.reference.streams.choice import dtype_of, products_here
         from optc.reference.streams.products import FLOAT32
 
         wide = dtype_of(FLOAT32).itemsize
         values = dtype_of(products_here()).itemsize
-        return max(propagating(model, self.shape, values, wide), self._choosing_bytes(model))
+        working = max(propagating(model, self.shape, values, wide), self._choosing_bytes(model))
+        return self.text_costs(working, left_rows(model, wide))
 
     def _choosing_bytes(self, model: ir.Model) -> int:
         """Memory that it takes to choose what goes; 0 where that is little."""
@@ -81,12 +83,6 @@ class PruneOnText(ReadsText):
     def _measured_shape(self) -> TextShape:
         """The text that KL is measured on."""
         return TextShape(self.measured_windows, self.window_tokens)
-
-    def left_bytes(self, model: ir.Model) -> int:
-        """Weights that are fitted."""
-        from optc.passes.quantize.predictions.memory import left_rows
-
-        return left_rows(model, np.dtype(np.float32).itemsize)
 
     def requires(self, model: ir.Model) -> None:
         """As of passes that read a text; and no experts, whose sizes are in no target.
@@ -101,11 +97,7 @@ class PruneOnText(ReadsText):
         """Heads, keys and values, and shapes are those of one model."""
         check_structure(model)
 
-    def run(self, model: ir.Model) -> PassReport:
-        """Rewrite ``model`` in place, nothing coming behind it."""
-        return self.run_before(model, ())
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:
@@ -119,9 +111,9 @@ class PruneOnText(ReadsText):
         names = [linear.name for linear in find_linears(model)]
         if ledger.find(names) is None:
             tokens = self.tokens(model)
-            specs = [one.spec() for one in later if self._counts_stored_bytes()]
+            specs = [one.spec() for one in context.later if self._counts_stored_bytes()]
             recall = self.recall(model, tokens, products_here(), *specs)
-            report = recall.run(store, lambda: self._measure(model, tokens, later))
+            report = recall.run(store, lambda: self._measure(model, tokens, context.later))
         found = ledger.find(names) or Decisions()
         counted = PassReport()
         self._apply(model, found, counted)
@@ -130,10 +122,10 @@ class PruneOnText(ReadsText):
         report.count, report.details = counted.count, counted.details | report.details
         return report
 
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def without_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Take out as much, whatever it is."""
         report = PassReport()
-        cuts = self._choose(model, None, later, report)
+        cuts = self._choose(model, None, context.later, report)
         found = Decisions({value.name or "": np.arange(cut.left) for value, cut in cuts.items()})
         self._apply(model, found, report)
         return report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -16,7 +15,7 @@ from optc.forms.form import Form
 from optc.ir.graph import width
 from optc.ir.vocabulary import digest_ids, read_ids
 from optc.ir.weights import Array, RowReader, as_lazy, take_rows
-from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.pipeline.base import ALONE, LOCAL, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.partition import partition
 
@@ -72,18 +71,14 @@ class VocabTrim(Pass):
         if self.folder and _tokens(model) > len(self._kept()):
             raise RuntimeError("vocab-trim left tokens that are not in the list")
 
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Do nothing: which tokens stay depends on a text."""
-        report = PassReport(warnings=["sizes and costs are of the whole vocabulary"])
-        report.add("not run")
-        return report
-
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:
             InputError: There is no list, or it is of another model.
         """
+        if context.dry:
+            return _not_run()
         report, parts, tokens = PassReport(), partition(model), _tokens(model)
         kept = self._rows(tokens)
         readers: dict[RowReader, RowReader] = {}
@@ -155,3 +150,10 @@ def _narrow(value: ir.Value, tokens: int) -> None:
     """State the width of logits."""
     if value.shape is not None:
         value.shape = ir.Shape([*list(value.shape)[:-1], tokens])
+
+
+def _not_run() -> PassReport:
+    """The report where nothing may be read: which tokens stay depends on a text."""
+    report = PassReport(warnings=["sizes and costs are of the whole vocabulary"])
+    report.add("not run")
+    return report

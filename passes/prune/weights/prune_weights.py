@@ -22,7 +22,7 @@ from optc.passes.prune.weights.masks import mask_of
 from optc.passes.prune.weights.methods import CHANGE, CHOOSE, Method
 from optc.passes.quantize.propagate.stages import CorrectedStages, by_input
 from optc.passes.quantize.reads_text import ReadsText
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
 from optc.target import usable_threads
@@ -116,20 +116,16 @@ class PruneWeights(ReadsText):
         known = (text for text in self.layer_sparsity if text.rpartition("=")[0] not in strange)
         return replace(self, layer_sparsity=tuple(known))
 
-    def working_bytes(self, model: ir.Model) -> int:
-        """Both streams, and one weight while it is pruned."""
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
+        """Both streams, and one weight while it is pruned; pruned weights stay."""
         from optc.passes.prune.weights.memory import pruning
+        from optc.passes.quantize.predictions.memory import left_rows
         from optc.reference.streams.choice import dtype_of, products_here
 
-        return pruning(model, self.shape, self._method, dtype_of(products_here()).itemsize)
+        working = pruning(model, self.shape, self._method, dtype_of(products_here()).itemsize)
+        return self.text_costs(working, left_rows(model, np.dtype(np.float32).itemsize))
 
-    def left_bytes(self, model: ir.Model) -> int:
-        """Pruned weights."""
-        from optc.passes.quantize.predictions.memory import left_rows
-
-        return left_rows(model, np.dtype(np.float32).itemsize)
-
-    def run(self, model: ir.Model) -> PassReport:
+    def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Prune ``model``.
 
         Raises:
@@ -152,7 +148,7 @@ class PruneWeights(ReadsText):
                 set_pruned(linear, weight)
         return report
 
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def without_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Prune by magnitudes of a row: as many weights, and no text."""
         report, linears = PassReport(), _body(model)
         self.amounts.check_names(_names(linears))

@@ -21,7 +21,7 @@ from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behi
 from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.passes.quantize.recall import KeptParts, name_of
 from optc.passes.quantize.rotate.readers import kept_grids
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import calibration_of
 
@@ -75,29 +75,26 @@ class AllocateActivations(ReadsText):
         """A layer that reads 16 bits."""
         return QuantizeWeights(activation_bits=16).samples() if self.budget > 1 else ()
 
-    def working_bytes(self, model: ir.Model) -> int:
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Variants of the model side by side, where any are measured."""
         if not 1 < self.budget < 2:
-            return 0
+            return self.text_costs()
         from optc.passes.quantize.predictions.memory import measuring
 
-        return measuring(model, self._measured_shape, len(groups_of(model, head=True)))
+        groups = groups_of(model, head=True)
+        return self.text_costs(measuring(model, self._measured_shape, len(groups)))
 
-    def run(self, model: ir.Model) -> PassReport:
-        """Refuse: the layers are those of a later pass."""
-        return self.run_before(model, ())
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Choose layers for the ``quantize-weights`` among ``later``.
+    def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
+        """Choose layers for the ``quantize-weights`` behind it.
 
         Raises:
             InputError: There is none, or the text or the tokenizer cannot be used.
         """
-        return self._run(model, later, read=True)
+        return self._run(model, context.later, read=True)
 
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def without_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Choose layers that keep to the budget, as though every input lost as much."""
-        return self._run(model, later, read=False)
+        return self._run(model, context.later, read=False)
 
     def _run(self, model: ir.Model, later: Sequence[Pass], *, read: bool) -> PassReport:
         quantize, report = quantize_behind(self, later), PassReport()

@@ -24,7 +24,7 @@ from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.passes.quantize.recall import KeptParts
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import calibration_of, find_statistics
 
@@ -98,39 +98,31 @@ class AllocateBits(ReadsText):
             for node in QuantizeWeights.from_options(options | {"layer_bits": (one,)}).samples()
         ]
 
-    def working_bytes(self, model: ir.Model) -> int:
-        """Hessians, rounding in each format, and variants of the model side by side."""
-        from optc.passes.quantize.predictions.memory import allocating
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
+        """Hessians, rounding in each format, and variants of the model side by side; Hessians
+        stay."""
+        from optc.passes.quantize.predictions.memory import allocating, left_hessians
 
         measured = TextShape(self.measured_windows, self.window_tokens)
-        return allocating(model, self.shape, measured, self._variants(model))
-
-    def left_bytes(self, model: ir.Model) -> int:
-        """Hessians."""
-        from optc.passes.quantize.predictions.memory import left_hessians
-
-        return left_hessians(model)
+        working = allocating(model, self.shape, measured, self._variants(model))
+        return self.text_costs(working, left_hessians(model))
 
     def _variants(self, model: ir.Model) -> int:
         """How many are measured at most."""
         return MEASURED_FORMATS * len(groups_of(model, head=True))
 
-    def run(self, model: ir.Model) -> PassReport:
-        """Refuse: what formats there are depends on the passes after this one."""
-        return self.run_before(model, ())
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Choose formats for the ``quantize-weights`` among ``later``.
+    def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
+        """Choose formats for the ``quantize-weights`` behind it.
 
         Raises:
             InputError: There is none or it cannot mix formats, the budget cannot be met, or the
                 text or the tokenizer cannot be used.
         """
-        return self._run(model, later, read=True)
+        return self._run(model, context.later, read=True)
 
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def without_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Choose formats that keep to the budget, as though every weight lost as much."""
-        return self._run(model, later, read=False)
+        return self._run(model, context.later, read=False)
 
     def _run(self, model: ir.Model, later: Sequence[Pass], *, read: bool) -> PassReport:
         quantize = quantize_behind(self, later)

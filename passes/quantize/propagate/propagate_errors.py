@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +18,7 @@ from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
 from optc.passes.quantize.reads_text import ReadsText, some_windows
 from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
 from optc.reference.streams.gram import hessian_of
@@ -92,32 +91,24 @@ class PropagateErrors(ReadsText):
             )
         return products_for(bits) if self.products == "auto" else (self.products, self.products)
 
-    def working_bytes(self, model: ir.Model) -> int:
-        """Both streams, one stage, and the sums over one layer's inputs."""
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
+        """Both streams, one stage, and the sums over one layer's inputs; quantized rows stay."""
+        from optc.passes.quantize.predictions.memory import left_rows
         from optc.passes.quantize.working_bytes import propagating
         from optc.reference.streams.choice import dtype_of
 
         usual, _ = self._products(8)
-        return propagating(model, self.shape, dtype_of(usual).itemsize)
+        working = propagating(model, self.shape, dtype_of(usual).itemsize)
+        return self.text_costs(working, left_rows(model, 1))
 
-    def left_bytes(self, model: ir.Model) -> int:
-        """Quantized rows."""
-        from optc.passes.quantize.predictions.memory import left_rows
-
-        return left_rows(model, 1)
-
-    def run(self, model: ir.Model) -> PassReport:
-        """Refuse: what the errors are depends on the passes after this one."""
-        return self.run_before(model, ())
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Quantize the layers of ``model`` for the ``quantize-weights`` among ``later``.
+    def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
+        """Quantize the layers of ``model`` for the ``quantize-weights`` behind it.
 
         Raises:
             InputError: There is none, the text or the tokenizer cannot be used, or the CPU has no
                 products of int8.
         """
-        quantize = quantize_behind(self, later)
+        quantize = quantize_behind(self, context.later)
         given = _all_given(model, quantize)
         if given is not None and given.count == len(find_linears(model)):
             return given

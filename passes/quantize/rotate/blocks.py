@@ -13,7 +13,7 @@ from optc.forms.decoder import Dense
 from optc.forms.form import Form
 from optc.ir.functions import make_node
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Phase
 
 
@@ -39,7 +39,7 @@ class InBlocks(Pass):
         """
         self.check_option("block", (0, *BLOCKS))
 
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:
@@ -47,7 +47,8 @@ class InBlocks(Pass):
         """
         report = PassReport()
         if self.block:
-            self.rotate(model, quantize_behind(self, later), later, report)
+            quantize = quantize_behind(self, context.later)
+            self.rotate(model, quantize, context.later, report)
         return report
 
     def rotate(

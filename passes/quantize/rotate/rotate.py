@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,7 +25,7 @@ from optc.passes.quantize.rotate.residual import (
 )
 from optc.passes.quantize.rotate.values import head_size, turn_values
 from optc.passes.quantize.smooth.smooth import LATER, refuse_adapters
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 #: Seeds of the signs: of the residual stream's rotation, and of the heads'.
@@ -52,29 +51,19 @@ class Rotate(Pass):
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = ("calibrate", "smooth", *LATER)
 
-    def working_bytes(self, model: ir.Model) -> int:
-        """Rotations, and tiles that are mixed."""
-        from optc.passes.quantize.predictions.memory import turning
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
+        """Rotations, and tiles that are mixed; these while they are read, too."""
+        from optc.passes.quantize.predictions.memory import turned, turning
 
-        return turning(model)
+        return PassCosts(working=turning(model), reading=turned(model))
 
-    def reading_bytes(self, model: ir.Model, earlier: Sequence[Pass] = ()) -> int:
-        """Tiles that are mixed while they are read."""
-        from optc.passes.quantize.predictions.memory import turned
-
-        return turned(model)
-
-    def run(self, model: ir.Model) -> PassReport:
-        """Rewrite ``model`` in place, nothing coming behind it."""
-        return self.run_before(model, ())
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:
             InputError: The model is to take adapters.
         """
-        refuse_adapters(self, later)
+        refuse_adapters(self, context.later)
         report = PassReport()
         try:
             _turn_stream(model, find_residual(model), report)

@@ -21,7 +21,7 @@ from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.smooth.scales import Float64, smoothquant_scale
 from optc.passes.quantize.smooth.search import best_scale
 from optc.passes.quantize.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import CalibrationStore, find_statistics, own_calibration
 
@@ -69,31 +69,26 @@ class Smooth(Pass):
         if not 0 <= self.alpha <= 1:
             raise InputError(f"alpha={self.alpha} is not 0 to 1", where=f"pass {self.name}")
 
-    def working_bytes(self, model: ir.Model) -> int:
-        """Hessians, with AWQ."""
-        from optc.passes.quantize.predictions.memory import scaling
+    def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
+        """Hessians, with AWQ; those of scaled inputs stay."""
+        from optc.passes.quantize.predictions.memory import left_hessians, scaling
 
-        return scaling(model, searched=self.method == "awq")
+        awq = self.method == "awq"
+        left = left_hessians(model) if awq else 0
+        return PassCosts(working=scaling(model, searched=awq), left=left)
 
-    def left_bytes(self, model: ir.Model) -> int:
-        """Hessians of scaled inputs, with AWQ."""
-        from optc.passes.quantize.predictions.memory import left_hessians
-
-        return left_hessians(model) if self.method == "awq" else 0
-
-    def run(self, model: ir.Model) -> PassReport:
-        """Rewrite ``model`` in place, nothing coming behind it."""
-        return self.run_before(model, ())
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
 
         Raises:
             InputError: Nothing is known of the inputs, AWQ has no ``quantize-weights`` behind it,
                 or the model is to take adapters.
         """
-        refuse_adapters(self, later)
-        quantize = next((one for one in later if isinstance(one, QuantizeWeights)), None)
+        if context.dry:
+            return _counted(model)
+        refuse_adapters(self, context.later)
+        behind = (one for one in context.later if isinstance(one, QuantizeWeights))
+        quantize = next(behind, None)
         if self.method == "awq" and quantize is None:
             raise InputError(
                 "no quantize-weights comes after it, whose grid awq needs",
@@ -112,13 +107,6 @@ class Smooth(Pass):
             fold(place, scale, store)
             report.add(place.kind)
         report.facts = {"statistics_sha256": store.digest()} | ({"awq": chosen} if chosen else {})
-        return report
-
-    def run_unread(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Count the places; scales change nothing in the graph."""
-        report = PassReport()
-        for place in find_places(model, report):
-            report.add(place.kind)
         return report
 
     def _balanced(self, place: Place, store: CalibrationStore) -> Float64:
@@ -147,6 +135,14 @@ class Smooth(Pass):
                 hint=f"put calibrate: {{channels: true{more}}} before it",
             )
         return np.asarray(found[0], np.float64)
+
+
+def _counted(model: ir.Model) -> PassReport:
+    """The places; scales change nothing in the graph."""
+    report = PassReport()
+    for place in find_places(model, report):
+        report.add(place.kind)
+    return report
 
 
 def refuse_adapters(one: Pass, later: Sequence[Pass]) -> None:

@@ -18,7 +18,7 @@ from optc.ir.tensors import model_tensors
 from optc.passes.quantize.kept_rows import keep_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import LOCAL, Pass, PassReport
+from optc.pipeline.base import ALONE, LOCAL, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 from optc.reference.calibration import calibration_of
 
@@ -63,12 +63,8 @@ class TrainedWeights(Pass):
         if self.sha256 and digest_trained(Path(self.folder)) != self.sha256:
             raise InputError("the weights are not those of the recipe's sha256", where=self.folder)
 
-    def run(self, model: ir.Model) -> PassReport:
-        """Refuse weights that are rounded: whether they fit depends on later passes."""
-        return self.run_before(model, ())
-
-    def run_before(self, model: ir.Model, later: Sequence[Pass]) -> PassReport:
-        """Replace the tensors of ``model``, and keep rounded ones for ``later``.
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
+        """Replace the tensors of ``model``, and keep rounded ones for later passes.
 
         Raises:
             InputError: The folder was trained for another model, another pruning or other bits.
@@ -76,7 +72,7 @@ class TrainedWeights(Pass):
         report, trained = PassReport(), read_trained(Path(self.folder))
         self._replace(model, trained, report)
         if trained.rounded:
-            self._keep(model, trained, later, report)
+            self._keep(model, trained, context.later, report)
         report.facts = {"kind": trained.kind, "tokens": trained.stated.get("tokens", 0)}
         return report
 

@@ -18,7 +18,7 @@ from optc.ir.linear import find_linears
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline import registry
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.entries import read_pipeline
 from optc.pipeline.phase import Phase
 from optc.pipeline.pipeline import Pipeline
@@ -37,7 +37,7 @@ class ImportedAsDense(Pass):
     name: ClassVar[str] = "canonicalize"
     phase: ClassVar[Phase] = Phase.CANONICAL
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         return PassReport(count=1)
 
 

@@ -94,7 +94,7 @@ def test_where_nothing_is_to_choose_nothing_is_measured(
 
 def test_unread_it_chooses_as_many() -> None:
     model = dense_model(SHAPE)
-    first, _ = Pipeline((allocate(int8_share=0.5), INT4)).run(model, read=False)
+    first, _ = Pipeline((allocate(int8_share=0.5), INT4)).run(model, dry=True)
     assert pools(model).count("int8") == 2
     assert first.report.settled == {"kv-cache.int8_layers": (0, 1)}
 
@@ -111,7 +111,7 @@ def test_in_large_models_layers_stand_for_their_neighbours(
 
 def test_memory_is_that_of_variants_side_by_side() -> None:
     one, two = (dense_model(Dense(windows=(0,) * layers)) for layers in (1, 2))
-    assert 0 < allocate().working_bytes(one) < allocate().working_bytes(two)
+    assert 0 < allocate().costs(one).working < allocate().costs(two).working
 
 
 def test_windows_are_read_twice() -> None:
@@ -161,9 +161,9 @@ def test_widths_that_int4_does_not_take_are_refused_before_anything_is_measured(
     measured: list[list[int]], head_dim: int
 ) -> None:
     shape = Dense(hidden=64, heads=2, head_dim=head_dim, inner=64, windows=(0, 0))
-    for read in (True, False):
+    for dry in (False, True):
         with pytest.raises(UnsupportedError, match="multiples of 32"):
-            Pipeline((allocate(int8_share=0.5), INT4)).run(dense_model(shape), read=read)
+            Pipeline((allocate(int8_share=0.5), INT4)).run(dense_model(shape), dry=dry)
     assert measured == []
 
 

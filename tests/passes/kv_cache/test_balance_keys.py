@@ -21,6 +21,7 @@ from optc.passes.quantize.affine import quantize_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
 from optc.passes.quantize.scheme import Scheme
+from optc.pipeline.base import PassContext
 from tests.passes.checked import checked_run
 from tests.support.ir_text import Array
 from tests.support.letters import letters_folder
@@ -118,7 +119,7 @@ def test_weights_of_a_checkpoint_stay_on_their_grid(folder: Path) -> None:
         linear.initializer.const_value = given.transpose() if linear.weight.transposed else given
     tokens = list(range(1, 25))
     before = run_dense(model, tokens)
-    report = balance(folder).run_before(model, [RotateKV(block=16)])
+    report = balance(folder).run(model, PassContext(later=(RotateKV(block=16),)))
     assert report.details["pairs scaled"] == 2
     for linear in find_linears(model):
         grid = linear.weight.given

@@ -10,7 +10,7 @@ from optc.errors import InputError, UnsupportedError
 from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import Pass
+from optc.pipeline.base import Pass, PassContext
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.calibration import calibration_of
 from tests.support import oracle
@@ -260,8 +260,8 @@ def test_gptq_without_hessians_says_what_has_to_come_before() -> None:
 
 def test_a_plan_needs_no_hessians() -> None:
     static = QuantizeStatic(dtype="nvfp4", head=True, method="gptq")
-    assert static.run_unread(_model()[0], ()).count == 2
-    assert QuantizeStatic().reading_bytes(_model()[0]) == 0
+    assert static.run(_model()[0], PassContext(dry=True)).count == 2
+    assert QuantizeStatic().costs(_model()[0]).reading == 0
 
 
 def test_methods_that_are_not_known_are_refused() -> None:

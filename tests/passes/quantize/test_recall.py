@@ -15,7 +15,7 @@ from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.recall import calibration_key
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import Pass, PassContext, PassReport
 from optc.reference.calibration import CalibrationStore, calibration_of
 from tests.support.dense_models import dense_model
 
@@ -25,7 +25,7 @@ INT4 = QuantizeWeights(bits=4, group_size=32, symmetric=False, method="gptq")
 def run(one: ReadsText, later: Pass = INT4) -> tuple[PassReport, str, list[np.ndarray]]:
     """Report, digest of the statistics and weights."""
     model = dense_model(1)
-    report = one.run_before(model, [later])
+    report = one.run(model, PassContext(later=(later,)))
     values = model.graph.initializers.values()
     weights = [np.asarray(v.const_value.numpy()) for v in values if v.const_value is not None]
     return report, calibration_of(model).digest(), weights

@@ -20,7 +20,7 @@ from optc.passes.quantize.propagate import checkpoints, stages
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.reads_text import ReadsText
-from optc.pipeline.base import PassReport
+from optc.pipeline.base import PassContext, PassReport
 from optc.reference.calibration import calibration_of
 from optc.reference.calibration_cache import CalibrationCache
 from tests.support.small_decoder import folder, model
@@ -79,7 +79,9 @@ def run(request: pytest.FixtureRequest, model: ir.Model, folder: Path) -> Run:
 
     def call(cache: str) -> tuple[PassReport, str]:
         dense = model.clone()
-        report = replace(one, cache=cache and str(folder / cache)).run_before(dense, [GPTQ])
+        report = replace(one, cache=cache and str(folder / cache)).run(
+            dense, PassContext(later=(GPTQ,))
+        )
         return report, calibration_of(dense).digest()
 
     return call
@@ -136,13 +138,13 @@ def test_parts_of_other_options_are_not_taken(
     cache = str(folder / "cache")
     text = {"text": str(folder / "text.txt"), "folder": str(folder), "cache": cache}
     one = replace(PASSES["bits"], windows=6, window_tokens=48, **text)
-    one.run_before(model.clone(), [GPTQ])
+    one.run(model.clone(), PassContext(later=(GPTQ,)))
     for other, later in (
         (replace(one, budget="4.7bpw"), GPTQ),
         (replace(one, windows=7), GPTQ),
         (one, replace(GPTQ, method="round")),
     ):
-        report = other.run_before(model.clone(), [later])
+        report = other.run(model.clone(), PassContext(later=(later,)))
         assert told(report) == []
     first = np.array([row["kl"] for row in report.facts["tensors"]])
     assert (first >= 0).all()

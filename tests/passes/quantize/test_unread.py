@@ -59,14 +59,14 @@ def test_the_graph_is_that_of_a_compile(name: str, model: ir.Model, folder: Path
     planned = model.clone()
     options = {"text": str(folder / "text.txt"), "windows": 4, "window_tokens": 48}
     with_options(PIPELINES[name], options | {"folder": str(folder)}).run(model)
-    records = with_options(PIPELINES[name], {"folder": "x"}).run(planned, read=False)
+    records = with_options(PIPELINES[name], {"folder": "x"}).run(planned, dry=True)
     assert described(planned) == described(model)
     assert all(record.report.count for record in records)
 
 
 def test_a_budget_is_kept_without_a_text(model: ir.Model) -> None:
     budget = AllocateBits(budget="4.6bpw", formats=("2g32", "3g32", "4g32", "8"), folder="x")
-    first, second = Pipeline((budget, INT4)).run(model, read=False)
+    first, second = Pipeline((budget, INT4)).run(model, dry=True)
     assert first.report.facts["kl_measured"] is None
     assert 4.2 < second.report.facts["bits_per_weight"] <= 4.6
     assert not first.report.warnings

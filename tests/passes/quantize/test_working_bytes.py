@@ -59,7 +59,7 @@ def test_what_is_rounded_before_takes_the_heads_factor_alone() -> None:
 def test_a_pass_beyond_the_limit_is_refused_with_the_figure(one: Calibrate) -> None:
     model = dense_model(1)
     with pytest.raises(InputError, match=f"pass {one.name} is predicted to need [0-9,]+ bytes"):
-        check_passes(model, [one], one.working_bytes(model))  # what is present comes on top
+        check_passes(model, [one], one.costs(model).working)  # what is present comes on top
     check_passes(model, [one], 1 << 40)
     check_passes(model, [one], 0)
 
@@ -70,21 +70,21 @@ def test_a_plan_counts_the_passes_while_they_run_and_while_they_are_read() -> No
     gptq = QuantizeWeights(method="gptq")
     assert peak_bytes(model, 1000, [gptq], gated=False) == plain + rounding(model, 2)
     large = PropagateErrors(windows=100_000)
-    assert large.working_bytes(model) > 0
-    working = max(plain, 1000 + large.working_bytes(model))
+    assert large.costs(model).working > 0
+    working = max(plain, 1000 + large.costs(model).working)
     assert peak_bytes(model, 1000, [large], gated=False) == working
 
 
 def test_what_an_earlier_pass_leaves_counts_while_a_later_one_runs() -> None:
     model = dense_model(1)
     hessians, later = Calibrate(hessians=True), PropagateErrors()
-    left, working = hessians.left_bytes(model), later.working_bytes(model)
+    left, working = hessians.costs(model).left, later.costs(model).working
     assert left > 0
     passes = [hessians, later]
     whole = peak_bytes(model, 10**9, passes, gated=False)
     alone = peak_bytes(model, 10**9, [later], gated=False)
     assert whole - alone == left
-    assert working > hessians.working_bytes(model)
+    assert working > hessians.costs(model).working
     with pytest.raises(InputError) as caught:
         check_passes(model, [hessians, later], 1)
     assert "calibrate" in caught.value.message

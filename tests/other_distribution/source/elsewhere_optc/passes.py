@@ -15,7 +15,7 @@ from optc.ir.functions import make_node
 from optc.passes.prune.structured.channels import find_channels
 from optc.passes.prune.structured.cut import cut_channels
 from optc.passes.quantize.reads_text import ReadsText
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
 
@@ -26,7 +26,7 @@ class Observe(ReadsText):
     name: ClassVar[str] = "elsewhere-observe"
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Count tokens; the graph stays."""
         report = PassReport(facts={"tokens": int(self.tokens(model).size)})
         report.add("text")
@@ -50,7 +50,7 @@ class DropNeurons(Pass):
 
     share: float = 0.5
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Cut rows and columns of the weights."""
         report = PassReport()
         for channels in find_channels(model, "neurons", report):
@@ -76,7 +76,7 @@ class Scale(Pass):
 
     factor: float = 1.0
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Append the operator."""
         report, logits = PassReport(), model.graph.outputs[0]
         shapes = [list(logits.shape or ())]

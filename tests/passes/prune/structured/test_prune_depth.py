@@ -16,7 +16,7 @@ from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.prune.structured.cut import given_rows
 from optc.passes.prune.structured.prune_depth import PruneDepth
 from optc.passes.prune.structured.sublayers import find_sublayers
-from optc.pipeline.base import PassReport
+from optc.pipeline.base import PassContext, PassReport
 from optc.pipeline.pipeline import Pipeline
 from tests.passes.prune.structured.on_letters import lost, pruning
 from tests.support import models
@@ -105,7 +105,7 @@ def test_one_attention_stays_and_more_is_refused(folder: Path) -> None:
 def test_a_plan_takes_out_as_much(folder: Path) -> None:
     model = dense_model(3)
     one = pruning(folder, "prune-depth", units="mlp", target="0.9x", text="/nowhere")
-    assert one.run_unread(model, ()).details == {"mlp": 1}
+    assert one.run(model, PassContext(dry=True)).details == {"mlp": 1}
     assert len(left(model)) == 5
 
 

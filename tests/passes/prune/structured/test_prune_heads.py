@@ -14,7 +14,7 @@ from optc.ir.linear import find_linears
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.prune.structured.channels import KV_GROUPS, find_channels
 from optc.passes.prune.structured.cut import given_rows, slices_of
-from optc.pipeline.base import PassReport
+from optc.pipeline.base import PassContext, PassReport
 from optc.pipeline.pipeline import Pipeline
 from tests.passes.prune.structured.on_letters import lost, pruning
 from tests.support import models
@@ -92,7 +92,7 @@ def test_every_layer_keeps_a_head_and_more_is_refused(folder: Path) -> None:
 def test_a_plan_takes_out_as_many(folder: Path) -> None:
     model = dense_model(2)
     one = pruning(folder, "prune-heads", target="0.76x", text="/nowhere")
-    assert one.run_unread(model, ()).details == {"kv groups": 1}
+    assert one.run(model, PassContext(dry=True)).details == {"kv groups": 1}
 
 
 def test_attentions_without_spare_heads_are_refused(folder: Path) -> None:

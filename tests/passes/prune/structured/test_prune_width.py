@@ -13,6 +13,7 @@ from optc.ir.linear import find_linears
 from optc.passes.prune.structured.prune_width import PruneWidth
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.pipeline.base import PassContext
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.calibration import calibration_of
 from tests.passes.prune.structured.on_letters import hidden, lost, pruning
@@ -125,7 +126,7 @@ def test_a_part_of_the_model_is_cut_as_the_whole_was(folder: Path) -> None:
     part.graph.meta["optc.calibration"] = calibration_of(model)
     Pipeline((one,)).run(model)
     (folder / "text.txt").unlink()
-    report = one.run_before(part, ())
+    report = one.run(part)
     assert report.details == {"neurons": 40}
     np.testing.assert_array_equal(hidden(part), hidden(model))
 
@@ -143,7 +144,7 @@ def test_a_calibration_is_found_again(folder: Path, tmp_path: Path) -> None:
 def test_a_plan_takes_out_as_much_without_a_text(folder: Path) -> None:
     model = dense_model(2)
     one = pruning(folder, "prune-width", multiple=4, text="/nowhere")
-    assert one.run_unread(model, ()).details == {"neurons": 40}
+    assert one.run(model, PassContext(dry=True)).details == {"neurons": 40}
     assert widths(model)["l0.down"] == (D, 60)
 
 

@@ -12,6 +12,7 @@ from optc.passes.prune.structured.prune_width import PruneWidth
 from optc.passes.prune.structured.structures import LATER
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.pipeline import registry
+from optc.pipeline.base import PassContext
 from optc.pipeline.phase import Effect
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.calibration import calibration_of
@@ -78,7 +79,7 @@ def test_layers_that_lose_nothing_are_fine_in_a_part(tmp_path: Path) -> None:
 
 def test_memory_is_that_of_both_streams() -> None:
     model = dense_model(2)
-    few, many = (PruneWidth(windows=count).working_bytes(model) for count in (4, 64))
+    few, many = (PruneWidth(windows=count).costs(model).working for count in (4, 64))
     assert 0 < few < many
 
 
@@ -103,6 +104,8 @@ def test_options_of_later_passes_matter_only_to_targets_that_they_change(
         for head in (True, False):
             options = {"multiple": 4, "refit": False, "target": target}
             one = pruning(folder, "prune-width", cache=str(tmp_path / "cache"), **options)
-            report = one.run_before(dense_model(3), [QuantizeWeights(bits=8, head=head)])
+            report = one.run(
+                dense_model(3), PassContext(later=(QuantizeWeights(bits=8, head=head),))
+            )
             found.append(bool(report.facts.get("from_cache")))
     assert found == [False, True, False, False]

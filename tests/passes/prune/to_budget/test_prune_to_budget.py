@@ -14,6 +14,7 @@ from optc.ir.linear import find_linears
 from optc.passes.prune.to_budget.prune_to_budget import PruneToBudget
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.pipeline.base import PassContext
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.blockwise import BlockwiseReference
 from tests.support.ir_text import nodes_text
@@ -52,7 +53,7 @@ def test_a_budget_below_the_smallest_formats_is_met_by_fewer_neurons(
     prune, allocate, quantize = passes(folder, "2.7bpw")
     dense = model.clone()
     with pytest.raises(InputError, match=r"cannot be met: the smallest formats reach 2\.970bpw"):
-        allocate.run_before(model.clone(), [quantize])
+        allocate.run(model.clone(), PassContext(later=(quantize,)))
     first, second, third = Pipeline((prune, allocate, quantize)).run(model)
     facts = first.report.facts
     left = [row["left"][1] for row in facts["structures"]]
@@ -73,7 +74,7 @@ def test_a_budget_below_the_smallest_formats_is_met_by_fewer_neurons(
 def test_the_graph_loses_neurons_and_nothing_else(model: ir.Model, folder: Path) -> None:
     prune, allocate, quantize = passes(folder, "1GB", left=("l0.down=64", "l1.down=96"))
     before = nodes_text(model)
-    report = prune.run_before(model, [allocate, quantize])
+    report = prune.run(model, PassContext(later=(allocate, quantize)))
     assert nodes_text(model) == before
     found = widths(model)
     assert (found["l0.gate"], found["l0.up"], found["l0.down"]) == ((64, 64),) * 3
@@ -89,7 +90,7 @@ def test_what_is_left_is_fitted_to_what_the_layer_gave(model: ir.Model, folder: 
         one = model.clone()
         options = {"left": ("l0.down=64", "l1.down=64"), "windows": 32, "refit": refit}
         prune, *later = passes(folder, "1GB", **options)
-        prune.run_before(one, later)
+        prune.run(one, PassContext(later=tuple(later)))
         losses.append(float(np.mean((hidden(one) - hidden(model)) ** 2)))
     assert 0 < losses[0] < 0.95 * losses[1]
 
@@ -97,7 +98,7 @@ def test_what_is_left_is_fitted_to_what_the_layer_gave(model: ir.Model, folder: 
 def test_where_bits_are_plenty_no_neuron_goes(model: ir.Model, folder: Path) -> None:
     prune, allocate, quantize = passes(folder, "1GB")
     before = hidden(model)
-    report = prune.run_before(model, [allocate, quantize])
+    report = prune.run(model, PassContext(later=(allocate, quantize)))
     assert report.details == {"kept whole": 2}
     assert report.facts["kl_chosen"] == report.facts["kl_bits_alone"]
     assert report.settled == {"prune-to-budget.left": ("l0.down=96", "l1.down=96")}
@@ -107,7 +108,7 @@ def test_where_bits_are_plenty_no_neuron_goes(model: ir.Model, folder: Path) -> 
 def test_the_least_measured_loss_is_taken(model: ir.Model, folder: Path) -> None:
     """At a budget that bits alone just meet, with GPTQ."""
     prune, allocate, _ = passes(folder, "3.2bpw")
-    facts = prune.run_before(model, [allocate, GPTQ]).facts
+    facts = prune.run(model, PassContext(later=(allocate, GPTQ))).facts
     tried = {tuple(one["left"]): one["kl_measured"] for one in facts["tried"]}
     assert len(tried) > 1
     assert facts["kl_bits_alone"] == tried[96, 96]
@@ -135,13 +136,13 @@ def test_a_plan_takes_out_as_little_as_fits(
     model: ir.Model, folder: Path, budget: str, neurons: int
 ) -> None:
     prune, *later = passes(folder, budget, text="/nowhere")
-    prune.run_unread(model, later)
+    prune.run(model, PassContext(later=tuple(later), dry=True))
     assert sum(shape[1] for name, shape in widths(model).items() if "down" in name) == neurons
 
 
 def test_a_plan_takes_out_nothing_where_bits_do(model: ir.Model, folder: Path) -> None:
     prune, *later = passes(folder, "5bpw", text="/nowhere")
-    assert prune.run_unread(model, later).details == {"kept whole": 2}
+    assert prune.run(model, PassContext(later=tuple(later), dry=True)).details == {"kept whole": 2}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_a_budget_that_cannot_be_met_says_what_can(
 ) -> None:
     prune, *later = passes(folder, budget)
     with pytest.raises(InputError) as caught:
-        prune.run_unread(model, later)
+        prune.run(model, PassContext(later=tuple(later), dry=True))
     assert caught.value.message.startswith(
         f"the budget {budget} cannot be met: the fewest neurons in the smallest formats reach "
     )
@@ -163,7 +164,7 @@ def test_without_the_passes_that_keep_the_budget_it_says_so(model: ir.Model, fol
     prune, allocate, quantize = passes(folder, "3bpw")
     for later, missing in (([quantize], "allocate-bits"), ([allocate], "quantize-weights")):
         with pytest.raises(InputError, match=f"^{WHERE}: no {missing} comes after it"):
-            prune.run_before(model, later)
+            prune.run(model, PassContext(later=tuple(later)))
 
 
 @pytest.mark.parametrize(

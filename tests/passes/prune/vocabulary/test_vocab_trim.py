@@ -13,7 +13,7 @@ from optc.errors import InputError
 from optc.ir.vocabulary import digest_ids, write_ids
 from optc.ir.weights import LazyWeight
 from optc.passes.prune.vocabulary.vocab_trim import VocabTrim
-from optc.pipeline.base import PassReport
+from optc.pipeline.base import PassContext, PassReport
 from tests.passes.checked import checked_run
 from tests.support.models import Dense, dense_model
 
@@ -105,7 +105,7 @@ def test_ids_beyond_the_models_tables_have_no_rows(tmp_path: Path) -> None:
 
 def test_a_plan_without_a_text_is_of_the_whole_vocabulary() -> None:
     model = dense_model(Dense())
-    report = VocabTrim().run_unread(model, [])
+    report = VocabTrim().run(model, PassContext(dry=True))
     assert report.details == {"not run": 1}
     assert report.warnings == ["sizes and costs are of the whole vocabulary"]
     VocabTrim().ensures(model)

@@ -32,4 +32,4 @@ def test_methods_that_hold_more_take_more() -> None:
 def test_the_pass_states_it() -> None:
     model, one = dense_model(1), PruneWeights(windows=1, window_tokens=32)
     size = dtype_of(products_here()).itemsize
-    assert one.working_bytes(model) == pruning(model, TEXT, Method("admm"), size)
+    assert one.costs(model).working == pruning(model, TEXT, Method("admm"), size)

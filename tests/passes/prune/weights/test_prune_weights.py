@@ -30,7 +30,7 @@ from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate import Rotate
 from optc.passes.quantize.smooth.smooth import Smooth
-from optc.pipeline.base import Pass
+from optc.pipeline.base import Pass, PassContext
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.blockwise import BlockwiseReference
 from tests.support.dense_models import dense_model
@@ -243,7 +243,7 @@ def test_zeros_survive_static_quantization(dtype: str, folder: Path) -> None:
 def test_a_plan_reads_no_text_and_has_as_many_zeros() -> None:
     model = dense_model(1)
     one = PruneWeights(folder="x", layer_sparsity=("*.down=0", "*.up=2:4"))
-    report = one.run_unread(model, ())
+    report = one.run(model, PassContext(dry=True))
     parts = body(model)
     assert report.details == {"50 %": 5, "2:4": 1}
     assert sparsity(rows_of(parts["l0.gate"])) == 0.5

@@ -14,6 +14,7 @@ from optc.passes.quantize.activations import allocate_activations as module
 from optc.passes.quantize.activations.allocate_activations import AllocateActivations
 from optc.passes.quantize.budget.groups import groups_of
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.pipeline.base import PassContext
 from optc.pipeline.pipeline import Pipeline
 
 QUANTIZE = QuantizeWeights()
@@ -99,16 +100,16 @@ def test_layers_that_stay_on_the_checkpoints_grid_are_no_choice(
     kept.discard(groups[4].linears[0].initializer)  # of which one layer stays, and one does not
     monkeypatch.setattr(allocate_activations, "kept_grids", lambda *given: kept)
     later = [QuantizeWeights(given_activation_bits=16)]
-    report = allocate(folder, budget=1.4).run_before(model, later)
+    report = allocate(folder, budget=1.4).run(model, PassContext(later=tuple(later)))
     assert [row["tensors"] for row in report.facts["tensors"]] == [one.name for one in groups[4:]]
     assert report.details["16 bits, on the checkpoint's grid"] == 4
     assert report.count == 9
-    plain = allocate(folder, budget=1.4).run_unread(model, [QUANTIZE])
+    plain = allocate(folder, budget=1.4).run(model, PassContext(later=(QUANTIZE,), dry=True))
     assert "16 bits, on the checkpoint's grid" not in plain.details
 
 
 def test_unread_it_keeps_to_the_budget(model: ir.Model, folder: Path) -> None:
-    report = allocate(folder, budget=1.4).run_unread(model, [QUANTIZE])
+    report = allocate(folder, budget=1.4).run(model, PassContext(later=(QUANTIZE,), dry=True))
     assert 1.2 < report.facts["reached"] <= 1.4
 
 
@@ -117,15 +118,15 @@ def test_of_large_models_few_layers_are_measured(
 ) -> None:
     """The first and the last of each role: with two layers, all; the loss of one is another's."""
     monkeypatch.setattr(module, "runs_within", lambda roles, *_: ([0, 1, 2, 3, 8], 1))
-    rows = allocate(folder, budget=1.4).run_before(model, [QUANTIZE]).facts["tensors"]
+    rows = allocate(folder, budget=1.4).run(model, PassContext(later=(QUANTIZE,))).facts["tensors"]
     assert [row["measured"] for row in rows] == [True] * 4 + [False] * 4 + [True]
     assert [row["kl"] for row in rows[4:8]] == [row["kl"] for row in rows[:4]]
 
 
 def test_what_is_not_measured_takes_no_memory(model: ir.Model, folder: Path) -> None:
     for budget in (1.0, 2.0):
-        assert allocate(folder, budget=budget).working_bytes(model) == 0
-    assert allocate(folder, budget=1.5).working_bytes(model) > 4 * 48 * 64 * 4 * 10
+        assert allocate(folder, budget=budget).costs(model).working == 0
+    assert allocate(folder, budget=1.5).costs(model).working > 4 * 48 * 64 * 4 * 10
 
 
 def test_without_quantize_weights_it_says_what_is_missing(model: ir.Model, folder: Path) -> None:

@@ -15,6 +15,7 @@ from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.budget.groups import groups_of
 from optc.passes.quantize.budget.sensitivity import Rater
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.pipeline.base import PassContext
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.calibration import calibration_of
 
@@ -74,7 +75,7 @@ def test_nothing_of_the_same_size_was_rated_better(
     groups = groups_of(model, head=True)
     given = tuple(f"{name}=4g32" for group in groups[4:] for name in group.tensors)
     fixed = replace(QUANTIZE, layer_bits=given)
-    facts = allocate(folder, budget="4.5bpw").run_before(model, [fixed]).facts
+    facts = allocate(folder, budget="4.5bpw").run(model, PassContext(later=(fixed,))).facts
     assert [row["format"] for row in facts["tensors"][4:]] == ["4g32"] * 5
     best = min(
         sum(one.kl for one in chosen)
@@ -87,7 +88,7 @@ def test_nothing_of_the_same_size_was_rated_better(
 
 def test_a_budget_that_cannot_be_met_says_what_can(model: ir.Model, folder: Path) -> None:
     with pytest.raises(InputError) as caught:
-        allocate(folder, budget="2.5bpw").run_before(model, [QUANTIZE])
+        allocate(folder, budget="2.5bpw").run(model, PassContext(later=(QUANTIZE,)))
     assert str(caught.value) == (
         f"{WHERE}: the budget 2.5bpw cannot be met: the smallest formats reach 2.970bpw "
         "(allow more, or smaller formats)"
@@ -95,7 +96,7 @@ def test_a_budget_that_cannot_be_met_says_what_can(model: ir.Model, folder: Path
 
 
 def test_more_than_enough_is_all_that_helps(model: ir.Model, folder: Path) -> None:
-    facts = allocate(folder, budget="1GB").run_before(model, [QUANTIZE]).facts
+    facts = allocate(folder, budget="1GB").run(model, PassContext(later=(QUANTIZE,))).facts
     assert {row["format"] for row in facts["tensors"]} == {"8"}
 
 
@@ -103,12 +104,12 @@ def test_a_whole_that_loses_other_than_its_parts_is_told(
     model: ir.Model, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = allocate(folder, budget="4.6bpw")
-    report = one.run_before(model, [QUANTIZE])
+    report = one.run(model, PassContext(later=(QUANTIZE,)))
     ratio = report.facts["kl_measured"] / report.facts["kl_sum_of_parts"]
     low, high = module.EXPECTED_RATIO
     assert (not report.warnings) == (low <= ratio <= high)
     monkeypatch.setattr(module, "EXPECTED_RATIO", (2 * ratio, 3 * ratio))
-    again = one.run_before(model, [QUANTIZE])
+    again = one.run(model, PassContext(later=(QUANTIZE,)))
     assert again.warnings[0].startswith(f"together the weights lose {ratio:.2f} times the sum of")
 
 
@@ -116,10 +117,10 @@ def test_a_calibrations_hessians_are_used(
     model: ir.Model, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = allocate(folder, budget="4.6bpw")
-    one.run_before(model, [QUANTIZE])
+    one.run(model, PassContext(later=(QUANTIZE,)))
     before = calibration_of(model).digest()
     monkeypatch.setattr(module, "note_hessians", None)
-    one.run_before(model, [QUANTIZE])
+    one.run(model, PassContext(later=(QUANTIZE,)))
     assert calibration_of(model).digest() == before
 
 
@@ -135,7 +136,7 @@ def test_without_quantize_weights_it_says_what_is_missing(model: ir.Model, folde
 def test_float_scales_take_no_few_bits(model: ir.Model, folder: Path) -> None:
     quantize = QuantizeWeights(bits=4, group_size=32, symmetric=False)
     with pytest.raises(InputError, match=r"pass allocate-bits, formats: '2g32' is no format"):
-        allocate(folder).run_before(model, [quantize])
+        allocate(folder).run(model, PassContext(later=(quantize,)))
 
 
 @pytest.mark.parametrize(

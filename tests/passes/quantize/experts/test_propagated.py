@@ -8,6 +8,7 @@ import numpy as np
 
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.pipeline.base import PassContext
 from tests.support.experts.models import Experts, expert_model
 from tests.support.letters import letters_folder
 from tests.support.models import Dense
@@ -22,7 +23,7 @@ def test_experts_and_routers_are_left_by_propagate_errors(tmp_path: Path) -> Non
     propagate = PropagateErrors(
         text=str(folder / "text.txt"), folder=str(folder), windows=2, window_tokens=16
     )
-    report = propagate.run_before(model, (quantize,))
+    report = propagate.run(model, PassContext(later=(quantize,)))
     assert report.details["linear layer"] == 4  # q, k, v and o; not the router
     assert report.details["head"] == 1
     assert np.isfinite(report.facts["block_sqnr_db"]).all()

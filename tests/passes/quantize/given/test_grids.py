@@ -22,7 +22,7 @@ from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import PassReport
+from optc.pipeline.base import PassContext, PassReport
 from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
 from optc.reference.stages.stage import Stage
 from optc.reference.two_streams import Seen
@@ -221,9 +221,9 @@ def test_no_text_is_read_where_every_layer_stays(
     with patch.object(PropagateErrors, "tokens", side_effect=InputError("a text is wanted")):
         if reads:
             with pytest.raises(InputError, match="a text is wanted"):
-                PropagateErrors().run_before(made, [QuantizeWeights(**options)])
+                PropagateErrors().run(made, PassContext(later=(QuantizeWeights(**options),)))
             return
-        report = PropagateErrors().run_before(made, [QuantizeWeights(**options)])
+        report = PropagateErrors().run(made, PassContext(later=(QuantizeWeights(**options),)))
     assert report.details == {"linear layer as given": len(names)}
     assert report.facts == {"tokens": 0}
 
@@ -237,7 +237,7 @@ def test_the_head_alone_is_told_by_few_windows() -> None:
         patch.object(PropagateErrors, "recall", side_effect=InputError("enough")) as recall,
         pytest.raises(InputError, match="enough"),
     ):
-        PropagateErrors().run_before(made, later)
+        PropagateErrors().run(made, PassContext(later=tuple(later)))
     assert recall.call_args.args[1].shape == (4, 4)
 
 
@@ -260,7 +260,7 @@ def test_the_heads_hessian_is_that_of_what_it_reads() -> None:
     assert head is not None
     ids = np.random.default_rng(0).integers(1, 30, (6, 16)).astype(np.int32)
     with patch.object(PropagateErrors, "tokens", return_value=ids):
-        report = PropagateErrors().run_before(made, [QuantizeWeights(bits=8)])
+        report = PropagateErrors().run(made, PassContext(later=(QuantizeWeights(bits=8),)))
     assert report.details["head"] == 1
     assert report.facts["head_tokens"] == 4 * 16
     found = calibration_of(made).find(weights_of(head)[0], INPUT_HESSIAN)

@@ -58,22 +58,22 @@ def test_rotations_are_as_wide_as_the_model() -> None:
 
 def test_passes_state_it() -> None:
     model: ir.Model = dense_model(1)
-    assert AllocateBits().working_bytes(model) >= Calibrate(hessians=True).working_bytes(model)
-    assert Smooth(method="awq").working_bytes(model) > Smooth().working_bytes(model)
-    assert Rotate().working_bytes(model) > Rotate().reading_bytes(model) > 0
-    assert BalanceKeys().working_bytes(model) == Calibrate().working_bytes(model)
+    assert AllocateBits().costs(model).working >= Calibrate(hessians=True).costs(model).working
+    assert Smooth(method="awq").costs(model).working > Smooth().costs(model).working
+    assert Rotate().costs(model).working > Rotate().costs(model).reading > 0
+    assert BalanceKeys().costs(model).working == Calibrate().costs(model).working
 
 
 def test_what_passes_leave_in_the_store_is_stated() -> None:
     model = dense_model(2)
     hessians, rows = 8 * (2 * SQUARES + D**2), left_rows(model, 1)
     assert left_hessians(model) == hessians
-    assert Calibrate().left_bytes(model) == Smooth().left_bytes(model) == 0
+    assert Calibrate().costs(model).left == Smooth().costs(model).left == 0
     for one in (Calibrate(hessians=True), AllocateBits(), Smooth(method="awq")):
-        assert one.left_bytes(model) == hessians
-    assert PropagateErrors().left_bytes(model) == rows
+        assert one.costs(model).left == hessians
+    assert PropagateErrors().costs(model).left == rows
     for pruning in (PruneWeights(), PruneDepth(), PruneHeads()):
-        assert pruning.left_bytes(model) == 4 * rows
+        assert pruning.costs(model).left == 4 * rows
 
 
 def test_what_the_store_keeps_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_sub_layers_and_heads_are_compared_as_variants() -> None:
     many = 4000  # windows, beside which weights count little
     depth = PruneDepth(windows=1, measured_windows=many)
     variants = measuring(model, TextShape(many, 512), 4)  # two sub-layers of two blocks
-    assert depth.working_bytes(model) == variants
-    assert PruneDepth(windows=1, choose="influence").working_bytes(model) < variants
+    assert depth.costs(model).working == variants
+    assert PruneDepth(windows=1, choose="influence").costs(model).working < variants
     heads = PruneHeads(windows=1, measured_windows=many)
-    assert heads.working_bytes(model) > variants  # as many groups of heads, and Hessians
+    assert heads.costs(model).working > variants  # as many groups of heads, and Hessians

@@ -11,7 +11,7 @@ from optc.passes.quantize.propagate import checkpoints
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import PassReport
+from optc.pipeline.base import PassContext, PassReport
 from optc.reference.calibration import calibration_of
 from tests.support.dense_models import dense_model
 from tests.support.letters import letters_folder
@@ -46,7 +46,7 @@ def run(folder: Path, cache: str = "", windows: int = 24) -> tuple[PassReport, s
         products="float32",
     )
     model = dense_model(3)
-    report = one.run_before(model, [GPTQ])
+    report = one.run(model, PassContext(later=(GPTQ,)))
     return report, calibration_of(model).digest()
 
 

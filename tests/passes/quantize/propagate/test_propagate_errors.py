@@ -23,6 +23,7 @@ from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.statistics import INPUT_HESSIAN
+from optc.pipeline.base import PassContext
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.blockwise import BlockwiseReference
 from optc.reference.calibration import calibration_of, find_statistics
@@ -99,7 +100,7 @@ def test_the_quantized_model_is_nearer_to_the_original_than_without(
     assert V > 31
     original, plain = hidden(dense_model(3)), hidden(rounded(dense_model(3)))
     model = dense_model(3)
-    report = propagate(folder, strength=strength).run_before(model, [INT4])
+    report = propagate(folder, strength=strength).run(model, PassContext(later=(INT4,)))
     assert report.details["corrected"] > 0
     assert report.details["linear layer"] == len(linears(model)) - 1
     lost = [float(np.mean((one - original) ** 2)) for one in (hidden(kept(model)), plain)]
@@ -108,7 +109,7 @@ def test_the_quantized_model_is_nearer_to_the_original_than_without(
 
 def test_the_graph_and_its_weights_stay_and_first_layers_are_not_corrected(folder: Path) -> None:
     model, before = dense_model(2), dense_model(2)
-    propagate(folder).run_before(model, [INT4])
+    propagate(folder).run(model, PassContext(later=(INT4,)))
     same = []
     for mine, theirs in zip(linears(model), linears(before), strict=True):
         np.testing.assert_array_equal(rows_of(mine), rows_of(theirs))
@@ -125,7 +126,7 @@ def test_the_graph_and_its_weights_stay_and_first_layers_are_not_corrected(folde
 def test_the_heads_hessian_is_that_of_what_quantized_layers_give_it(folder: Path) -> None:
     model = dense_model(2)
     one = propagate(folder, strength=0, products="float32")
-    report = one.run_before(model, [INT4])
+    report = one.run(model, PassContext(later=(INT4,)))
     assert "corrected" not in report.details
     head = head_of(model)
     assert head is not None
@@ -137,7 +138,7 @@ def test_the_heads_hessian_is_that_of_what_quantized_layers_give_it(folder: Path
 def test_gptq_rounds_for_the_inputs_that_quantized_layers_give(folder: Path) -> None:
     model = dense_model(2)
     gptq = replace(INT4, method="gptq")
-    propagate(folder).run_before(model, [gptq])
+    propagate(folder).run(model, PassContext(later=(gptq,)))
     original, plain = hidden(dense_model(2)), hidden(rounded(dense_model(2)))
     near = hidden(kept(model))
     assert float(np.mean((near - original) ** 2)) < 0.8 * float(np.mean((plain - original) ** 2))
@@ -172,7 +173,7 @@ def test_layers_with_too_few_tokens_are_named_and_left(
 ) -> None:
     monkeypatch.setattr(module, "TOKENS_PER_INPUT", 1 << 20)
     model, before = dense_model(1), dense_model(1)
-    report = propagate(folder).run_before(model, [INT4])
+    report = propagate(folder).run(model, PassContext(later=(INT4,)))
     assert "corrected" not in report.details
     assert any("3072 tokens are too few to correct" in line for line in report.skipped)
     found = find_rows(calibration_of(model), linears(model)[0], Scheme(8, 0, True), "w")
@@ -199,7 +200,7 @@ def test_a_strength_that_is_no_share_is_refused() -> None:
 def test_weights_of_other_blocks_are_rounded_plainly(folder: Path) -> None:
     """No Hessian is there for them, nor for the head."""
     model, gptq = dense_model(3), replace(INT4, method="gptq")
-    report = propagate(folder, blocks=1).run_before(model, [gptq])
+    report = propagate(folder, blocks=1).run(model, PassContext(later=(gptq,)))
     gptq.run(model)
     same = {
         linear.name: bool((rounded_to(model, linear) == plainly(linear).values).all())
@@ -224,7 +225,7 @@ def test_products_of_int8_need_a_cpu_that_has_them(
     monkeypatch.setattr("optc.reference.streams.choice.host_features", frozenset[str])
     one = propagate(folder, products="int8")
     with pytest.raises(InputError, match=r"products=int8 needs a CPU with AVX512-VNNI") as error:
-        one.run_before(dense_model(1), [INT4])
+        one.run(dense_model(1), PassContext(later=(INT4,)))
     assert error.value.where == WHERE
 
 
@@ -234,7 +235,7 @@ def test_products_of_int8_correct_as_well(folder: Path) -> None:
     lost = []
     for products in ("float32", "auto", "int8"):
         model = dense_model(2)
-        facts = propagate(folder, products=products).run_before(model, [INT4]).facts
+        facts = propagate(folder, products=products).run(model, PassContext(later=(INT4,))).facts
         lost.append(10 ** (-facts["block_sqnr_db"][-1] / 10))
         assert facts["changed_products"] == ("float32" if products == "float32" else "int8")
         assert facts["products"] != "int8" or products == "int8"

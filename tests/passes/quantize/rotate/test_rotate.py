@@ -13,7 +13,7 @@ from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.hadamard import rotation
 from optc.passes.quantize.rotate.rotate import Rotate
 from optc.pipeline import registry
-from optc.pipeline.base import Pass
+from optc.pipeline.base import Pass, PassContext
 from tests.support.families import FAMILIES
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.letters import letters_folder
@@ -139,7 +139,9 @@ def test_heads_without_a_hadamard_matrix_are_named() -> None:
 def test_adapters_are_refused() -> None:
     adapters: Pass = registry.passes()["adapters"].from_options({"max": 1, "rank": 1})
     with pytest.raises(InputError, match="pass rotate: adapters would read other inputs"):
-        Rotate().run_before(dense_model(FAMILIES["llama"]), [QuantizeWeights(), adapters])
+        Rotate().run(
+            dense_model(FAMILIES["llama"]), PassContext(later=(QuantizeWeights(), adapters))
+        )
 
 
 @pytest.mark.parametrize("earlier", ["calibrate", "fuse-qkv", "propagate-errors"])

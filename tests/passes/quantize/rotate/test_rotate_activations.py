@@ -17,7 +17,7 @@ from optc.passes.quantize.affine import quantized_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate_activations import RotateActivations
 from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import Pass
+from optc.pipeline.base import Pass, PassContext
 from tests.support.families import FAMILIES
 from tests.support.hadamard import rotation
 from tests.support.ir_text import expected, f32, model_of, nodes_text
@@ -52,7 +52,7 @@ def test_before_and_after() -> None:
     model = model_of(SIGNATURE, NODES, weights())
     feeds = {"tokens": np.arange(9)[None]}
     before = run(model, feeds)[0]
-    report = RotateActivations().run_before(model, LATER)
+    report = RotateActivations().run(model, PassContext(later=tuple(LATER)))
     assert report.details == {"blocks of 16": 3}
     assert nodes_text(model) == expected(
         """
@@ -77,7 +77,7 @@ def test_before_and_after() -> None:
 def test_the_function_stays(family: str) -> None:
     model, tokens = dense_model(FAMILIES[family]), list(range(20))
     before = run_dense(model, tokens)
-    report = RotateActivations().run_before(model, LATER)
+    report = RotateActivations().run(model, PassContext(later=tuple(LATER)))
     assert sum(n for kind, n in report.details.items() if kind.startswith("blocks")) > 4
     np.testing.assert_allclose(run_dense(model, tokens), before, rtol=1e-4, atol=5e-5)
 
@@ -90,7 +90,7 @@ def test_rows_of_a_tied_embedding_are_rotated_back() -> None:
     model.graph.initializers["head"].const_value = table.transpose()
     feeds = {"tokens": np.arange(9)[None]}
     before = run(model, feeds)[0]
-    report = RotateActivations().run_before(model, LATER)
+    report = RotateActivations().run(model, PassContext(later=tuple(LATER)))
     assert report.details == {"blocks of 16": 1, "tied embedding": 1}
     assert nodes_text(model) == expected(
         """
@@ -107,7 +107,7 @@ def test_rows_of_a_tied_embedding_are_rotated_back() -> None:
 def test_pruned_weights_are_left() -> None:
     model = model_of(SIGNATURE, NODES, weights())
     mark_pruned(model.graph.initializers["w2"])
-    report = RotateActivations().run_before(model, LATER)
+    report = RotateActivations().run(model, PassContext(later=tuple(LATER)))
     assert report.details == {"blocks of 16": 2}
     assert "weights that were pruned would be zero no longer" in report.skipped[0]
 
@@ -129,7 +129,7 @@ def test_a_coarse_grid_that_is_kept_is_left(readers: int, bits: int, given: str)
             transposed=True,
             given=Given("INT", rows),
         )
-    report = RotateActivations().run_before(model, (QuantizeWeights(given=given),))
+    report = RotateActivations().run(model, PassContext(later=(QuantizeWeights(given=given),)))
     left = bits == 4 and given == "keep" and readers == 2
     assert sum(report.details.values()) == (2 if left else 3)
     assert [text.split(": ")[-1] for text in report.skipped] == (
@@ -141,7 +141,7 @@ def test_a_weight_that_others_read_is_left() -> None:
     nodes = NODES.replace("h = Add (e, d)", "f = MatMul (n, w3_)\nh0 = Add (e, d)\nh = Add (h0, t)")
     nodes = nodes.replace("f = MatMul (n, w3_)", "k = Identity (w3)\nt = MatMul (c, k)")
     model = model_of(SIGNATURE, nodes, weights())
-    report = RotateActivations().run_before(model, LATER)
+    report = RotateActivations().run(model, PassContext(later=tuple(LATER)))
     assert "another node reads the same weight" in report.skipped[0]
     assert report.details == {"blocks of 16": 2}
 
@@ -149,7 +149,7 @@ def test_a_weight_that_others_read_is_left() -> None:
 def test_narrow_inputs_and_a_float_head_are_left() -> None:
     given = {**weights(), "w1": f32(20, 8), "w2": f32(20, 8), "w3": f32(8, 20)}
     model = model_of(SIGNATURE, NODES, given)
-    report = RotateActivations().run_before(model, (QuantizeWeights(head=False),))
+    report = RotateActivations().run(model, PassContext(later=(QuantizeWeights(head=False),)))
     assert report.details == {"blocks of 16": 1}
     assert "8 channels are fewer than a block has" in report.skipped[0]
 
@@ -158,7 +158,7 @@ def test_narrow_inputs_and_a_float_head_are_left() -> None:
 def test_the_heads_input_is_left_where_drafts_read_it(name: str) -> None:
     model = model_of(SIGNATURE, NODES, weights())
     reader = SimpleNamespace(name=name)
-    report = RotateActivations().run_before(model, (*LATER, cast(Pass, reader)))
+    report = RotateActivations().run(model, PassContext(later=(*LATER, cast(Pass, reader))))
     assert report.details == {"blocks of 16": 2}
     assert "y = MatMul (h, head)" in nodes_text(model)
 
@@ -166,13 +166,13 @@ def test_the_heads_input_is_left_where_drafts_read_it(name: str) -> None:
 def test_no_blocks_are_nothing() -> None:
     model = model_of(SIGNATURE, NODES, weights())
     before = nodes_text(model)
-    assert RotateActivations(block=0).run_before(model, ()).details == {}
+    assert RotateActivations(block=0).run(model).details == {}
     assert nodes_text(model) == before
 
 
 def test_it_needs_quantization_and_a_known_block() -> None:
     model = model_of(SIGNATURE, NODES, weights())
     with pytest.raises(InputError, match="no quantize-weights comes after it"):
-        RotateActivations().run_before(model, ())
+        RotateActivations().run(model)
     with pytest.raises(InputError, match="block=32 is not possible"):
         RotateActivations(block=32)

@@ -14,6 +14,7 @@ from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.hadamard import hadamard
 from optc.passes.quantize.rotate.rotate_activations import RotateActivations
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
+from optc.pipeline.base import PassContext
 from tests.support.families import FAMILIES
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.models import Dense, dense_model
@@ -47,7 +48,7 @@ def test_before_and_after() -> None:
     built = model()
     x = f32(1, 7, 32)
     before, values = run(built, {"x": x})[0], find_linears(built)[2].weight.read_rows(0, 16)
-    report = RotateKV().run_before(built, LATER)
+    report = RotateKV().run(built, PassContext(later=tuple(LATER)))
     assert report.details == {"values": 1, "keys in blocks of 16": 1}
     stated = "num_heads = 2, kv_num_heads = 1, scale = 0.25, softcap = 0, window = 0"
     assert nodes_text(built) == expected(
@@ -73,18 +74,18 @@ def test_before_and_after() -> None:
 def test_the_function_stays(family: str) -> None:
     built, tokens = dense_model(replace(FAMILIES[family], head_dim=16)), list(range(20))
     before = run_dense(built, tokens)
-    report = RotateKV().run_before(built, LATER)
+    report = RotateKV().run(built, PassContext(later=tuple(LATER)))
     assert report.details["keys in blocks of 16"] == FAMILIES[family].layers
     assert report.details["values"] == FAMILIES[family].layers
     np.testing.assert_allclose(run_dense(built, tokens), before, rtol=1e-4, atol=5e-5)
-    RotateActivations().run_before(built, LATER)
+    RotateActivations().run(built, PassContext(later=tuple(LATER)))
     np.testing.assert_allclose(run_dense(built, tokens), before, rtol=1e-4, atol=5e-5)
 
 
 def test_what_reads_rotated_values_is_not_rotated_again() -> None:
     built = model()
-    RotateKV().run_before(built, LATER)
-    report = RotateActivations().run_before(built, LATER)
+    RotateKV().run(built, PassContext(later=tuple(LATER)))
+    report = RotateActivations().run(built, PassContext(later=tuple(LATER)))
     assert report.details == {"blocks of 16": 2}
     assert "its values come rotated" in report.skipped[0]
 
@@ -93,7 +94,7 @@ def test_values_of_pruned_weights_stay() -> None:
     built = model()
     before = nodes_text(built)
     mark_pruned(built.graph.initializers["wo"])
-    report = RotateKV().run_before(built, LATER)
+    report = RotateKV().run(built, PassContext(later=tuple(LATER)))
     assert report.details == {"keys in blocks of 16": 1}
     assert "weights that were pruned would be zero no longer" in report.skipped[0]
     assert nodes_text(built) != before
@@ -103,7 +104,7 @@ def test_heads_that_no_block_divides_stay() -> None:
     built = model()
     for node, size in zip(built.graph, (24, 12), strict=False):
         node.outputs[0].shape = ir.Shape([1, "S", size])
-    report = RotateKV().run_before(built, LATER)
+    report = RotateKV().run(built, PassContext(later=tuple(LATER)))
     assert report.details == {"values": 1}
     assert "no block divides heads of 12 channels" in report.skipped[-1]
 
@@ -111,12 +112,12 @@ def test_heads_that_no_block_divides_stay() -> None:
 def test_no_blocks_are_nothing() -> None:
     built = model()
     before = nodes_text(built)
-    assert RotateKV(block=0).run_before(built, ()).details == {}
+    assert RotateKV(block=0).run(built).details == {}
     assert nodes_text(built) == before
     with pytest.raises(InputError, match="block=128 is not possible"):
         RotateKV(block=128)
     with pytest.raises(InputError, match="no quantize-weights comes after it"):
-        RotateKV().run_before(built, ())
+        RotateKV().run(built)
 
 
 def test_norms_of_queries_and_keys_are_balanced() -> None:
@@ -133,7 +134,7 @@ def test_norms_of_queries_and_keys_are_balanced() -> None:
         array[3] = 30.0 if ".k_norm" in name else 0.5
         value.const_value = ir.tensor(array, name=name)
     before = run_dense(built, tokens)
-    report = RotateKV().run_before(built, LATER)
+    report = RotateKV().run(built, PassContext(later=tuple(LATER)))
     assert report.details["pairs of norms scaled"] == 2
     np.testing.assert_allclose(run_dense(built, tokens), before, rtol=1e-4, atol=5e-5)
     for layer in range(2):

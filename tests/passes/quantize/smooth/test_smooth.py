@@ -16,7 +16,7 @@ from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.smooth.smooth import Smooth
 from optc.passes.quantize.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN
 from optc.pipeline import registry
-from optc.pipeline.base import Pass
+from optc.pipeline.base import Pass, PassContext
 from optc.reference.calibration import calibration_of
 from tests.support.dense_models import dense_model
 from tests.support.ir_text import Array, f32, model_of, nodes_text
@@ -118,7 +118,7 @@ def test_what_awq_chose_is_in_the_report() -> None:
     for names, size in ((["gate", "up"], 8), (["down"], 6)):
         store.put(names, CHANNEL_MEAN, np.exp(f32(size)).astype(np.float64))
         store.put(names, INPUT_HESSIAN, np.diag(np.exp(2 * f32(size)).astype(np.float64)))
-    report = Smooth(method="awq").run_before(model, [QuantizeWeights(bits=8)])
+    report = Smooth(method="awq").run(model, PassContext(later=(QuantizeWeights(bits=8),)))
     assert [one["weight"] for one in report.facts["awq"]] == ["down", "gate"]
     assert all(0 <= one["alpha"] <= 1 and one["loss"] <= 1 for one in report.facts["awq"])
     assert report.facts["statistics_sha256"] == calibration_of(model).digest()
@@ -140,7 +140,7 @@ def test_without_statistics_it_says_what_is_missing() -> None:
         "(put calibrate: {channels: true} before it)"
     )
     with pytest.raises(InputError, match="channels: true, hessians: true"):
-        Smooth(method="awq").run_before(dense_model(1), [QuantizeWeights()])
+        Smooth(method="awq").run(dense_model(1), PassContext(later=(QuantizeWeights(),)))
 
 
 def test_awq_needs_the_grid_that_comes_later() -> None:
@@ -155,7 +155,7 @@ def test_awq_needs_the_grid_that_comes_later() -> None:
 def test_adapters_are_refused() -> None:
     adapters: Pass = registry.passes()["adapters"].from_options({"max": 1, "rank": 1})
     with pytest.raises(InputError) as caught:
-        Smooth().run_before(dense_model(1), [adapters])
+        Smooth().run(dense_model(1), PassContext(later=(adapters,)))
     assert str(caught.value) == (
         "pass smooth: adapters would read other inputs than they were trained for "
         "(leave out --adapters, or take a recipe without this pass)"

@@ -16,6 +16,7 @@ from optc.passes.quantize.affine import dequantize_rows, quantize_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.trained.trained_weights import TrainedWeights
+from optc.pipeline.base import PassContext
 from optc.pipeline.pipeline import Pipeline
 from optc.reference.blockwise import BlockwiseReference
 from tests.support.ir_text import f32, model_of, nodes_text
@@ -92,11 +93,13 @@ def test_rounded_rows_are_not_rounded_again(tmp_path: Path) -> None:
 
 def test_another_grid_shape_or_name_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "t", {}, Scheme(8, 0, True))
-    later = (QuantizeWeights(bits=4, group_size=64, symmetric=False),)
+    context = PassContext(later=(QuantizeWeights(bits=4, group_size=64, symmetric=False),))
     with pytest.raises(InputError, match="was trained as int8 per channel, the recipe takes int"):
-        TrainedWeights(str(folder)).run_before(dense_model(Dense(inner=128)), later)
+        TrainedWeights(str(folder)).run(dense_model(Dense(inner=128)), context)
     with pytest.raises(InputError, match=r"0\.down\.weight was trained with another shape"):
-        TrainedWeights(str(folder)).run_before(dense_model(Dense(inner=64)), (QuantizeWeights(),))
+        TrainedWeights(str(folder)).run(
+            dense_model(Dense(inner=64)), PassContext(later=(QuantizeWeights(),))
+        )
     with pytest.raises(InputError, match="no quantize-weights comes after it"):
         TrainedWeights(str(folder)).run(dense_model(Dense()))
     named = write(tmp_path / "n", {"none.weight": f32(3)})
