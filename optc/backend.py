@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from optc.errors import UnsupportedError
 from optc.executable.executable import Executable, KVGroup, LayerKV, StepInterface
 from optc.executable.interface import Interface
 from optc.executable.tensors import TensorsExecutable
@@ -139,7 +140,9 @@ def slot_engine_spec(
 
 
 class Backend(Protocol):
-    """Lowers and builds a model, and loads what it built.
+    """A compiler of models, whatever their interface is: what all engines have in common.
+
+    A backend is a `StepBackend`, a `TensorsBuilder`, or both.
 
     Attributes:
         name: As in the entry point.
@@ -157,6 +160,35 @@ class Backend(Protocol):
     def takes(self, target: Target) -> str:
         """Empty if the backend compiles for targets such as this one, else the reason."""
         ...
+
+    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
+        """Check what a load will take from the manifest, on any machine: that ``engine.data`` is as
+        a build writes it, that the manifest lists every file that a load opens, and that the
+        numbers of both fit those files. Does for a load and ``optc verify`` what either would
+        refuse; imports no runtime.
+
+        Raises:
+            optc.errors.ArtifactError: Something is missing, of another type or out of range.
+        """
+        ...
+
+    def can_load(self, engine: EngineEntry, machine: Machine) -> str:
+        """Empty if an engine can be loaded on the machine, else the reason, one sentence.
+
+        Cheap: what the target needs (`Machine.misfit`) and versions of installed packages; imports
+        no runtime and opens no file. A load may still fail.
+        """
+        ...
+
+    def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
+        """CPU features (Linux names) that the engine's own code uses: those of its target at most.
+        Empty where it has none, as it runs on a device or picks its kernels when it is loaded."""
+        ...
+
+
+@runtime_checkable
+class StepBackend(Backend, Protocol):
+    """A backend of ragged steps, which generate text: it builds them, and loads what it built."""
 
     def supports(self, node: ir.Node, target: Target) -> Support:
         """The support of a node of a ragged step for a target that the backend `takes`."""
@@ -183,30 +215,6 @@ class Backend(Protocol):
             optc.errors.UnsupportedError: A node cannot be lowered; names it and why.
             optc.errors.UnavailableError: The compiler or linker is missing.
         """
-        ...
-
-    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
-        """Check what `load` will take from the manifest, on any machine: that ``engine.data`` is as
-        a build writes it, that the manifest lists every file that `load` opens, and that the
-        numbers of both fit those files. Does for `load` and ``optc verify`` what either would
-        refuse; imports no runtime.
-
-        Raises:
-            optc.errors.ArtifactError: Something is missing, of another type or out of range.
-        """
-        ...
-
-    def can_load(self, engine: EngineEntry, machine: Machine) -> str:
-        """Empty if an engine can be loaded on the machine, else the reason, one sentence.
-
-        Cheap: what the target needs (`Machine.misfit`) and versions of installed packages; imports
-        no runtime and opens no file. `load` may still fail.
-        """
-        ...
-
-    def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
-        """CPU features (Linux names) that the engine's own code uses: those of its target at most.
-        Empty where it has none, as it runs on a device or picks its kernels when it is loaded."""
         ...
 
     def load(
@@ -254,8 +262,8 @@ class TensorsBackend(Protocol):
 
 
 @runtime_checkable
-class TensorsBuilder(Protocol):
-    """A backend that builds engines of models of named tensors, too."""
+class TensorsBuilder(Backend, Protocol):
+    """A backend that builds engines of models of named tensors."""
 
     def build_tensors(
         self, model: ir.Model, interface: TensorsInterface, target: Target, workdir: Path
@@ -276,7 +284,7 @@ class TensorsBuilder(Protocol):
 
 @runtime_checkable
 class HiddenBackend(Protocol):
-    """A `Backend` that may build engines which give hidden states, and engines of a layer that
+    """A `StepBackend` that may build engines which give hidden states, and engines of a layer that
     drafts by them (`optc.executable.executable.HiddenExecutable`)."""
 
     def gives_hidden(self, target: Target) -> bool:
@@ -286,10 +294,10 @@ class HiddenBackend(Protocol):
 
 @runtime_checkable
 class PreparedBackend(Protocol):
-    """A backend that can do a part of `Backend.load` before the files of an engine are checked."""
+    """A backend that can do a part of a load before the files of an engine are checked."""
 
     def prepare(self) -> None:
-        """Import what `Backend.load` needs; opens no file of an artifact.
+        """Import what `StepBackend.load` needs; opens no file of an artifact.
 
         Raises:
             optc.errors.UnavailableError: A package is missing.
@@ -309,3 +317,18 @@ class LoweredOnnxBackend(Protocol):
             optc.errors.UnavailableError: A package is missing.
         """
         ...
+
+
+def builds_steps(backend: Backend) -> StepBackend:
+    """The backend as one of models that generate text.
+
+    Raises:
+        UnsupportedError: It builds no engines of them.
+    """
+    if not isinstance(backend, StepBackend):
+        raise UnsupportedError(
+            "builds no engines of models that generate text",
+            where=f"backend {backend.name}",
+            hint="optc targets lists backends",
+        )
+    return backend

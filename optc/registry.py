@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from optc.errors import InputError, UnavailableError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # backends bring NumPy, which takes longer than most commands
     from importlib.metadata import EntryPoints, SelectableGroups
     from importlib.resources.abc import Traversable
 
-    from optc.backend import Backend
+    from optc.backend import Backend, StepBackend
     from optc.tasks.task import Measure, Task
 
 
@@ -54,6 +54,14 @@ def backend(name: str) -> Backend:
     raise InputError(
         f"unknown backend {name!r}", where="backend", hint=f"one of {', '.join(backend_names())}"
     )
+
+
+def step_backend(name: str) -> StepBackend:
+    """The backend called ``name``, of an engine whose interface is a ragged step: it has built one.
+
+    Raises: as `backend`.
+    """
+    return cast("StepBackend", backend(name))
 
 
 @cache

@@ -34,7 +34,7 @@ PAGE_MULTIPLE = 256
 def build_engine(
     model: ir.Model, target: Target, workdir: Path, options: BuildOptions
 ) -> EngineBuild:
-    """Build ``model`` into ``workdir`` (see `optc.backend.Backend.build`).
+    """Build ``model`` into ``workdir`` (see `optc.backend.StepBackend.build`).
 
     Raises:
         UnsupportedError: The model has what slots have no place for.

@@ -41,7 +41,7 @@ WEIGHTS_FILE = "model.onnx.data"
 def build_engine(
     model: ir.Model, target: Target, workdir: Path, options: BuildOptions
 ) -> EngineBuild:
-    """Build ``model`` into ``workdir`` (see `optc.backend.Backend.build`).
+    """Build ``model`` into ``workdir`` (see `optc.backend.StepBackend.build`).
 
     Raises:
         UnsupportedError: The model has no form that TensorRT builds as it is meant.

@@ -29,7 +29,7 @@ from optc.target import Target
 def build_engine(
     model: ir.Model, target: Target, workdir: Path, options: BuildOptions
 ) -> EngineBuild:
-    """Build ``model`` into ``workdir`` (see `optc.backend.Backend.build`).
+    """Build ``model`` into ``workdir`` (see `optc.backend.StepBackend.build`).
 
     Raises:
         UnsupportedError: Nodes or a kernel configuration that have no CUDA kernels.

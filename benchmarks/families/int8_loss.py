@@ -37,7 +37,7 @@ def engine_logits(artifact: Path, ids: npt.NDArray[np.int64]) -> Logits:
     """What an artifact's engine computes for tokens [B, S]: [B, S, V]."""
     opened = Artifact.open(artifact)
     entry = opened.choose().entry
-    backend = registry.backend(entry.backend)
+    backend = registry.step_backend(entry.backend)
     executable = backend.load(artifact / entry.folder, entry.spec, entry.data, 1)
     try:
         sequence = SingleSequence(executable, ids.shape[1])

@@ -119,7 +119,7 @@ def planned(proof: Proof) -> None:
 
 def _refused(model: ir.Model, name: str, target: str) -> list[str]:
     """Nodes that a backend has no code for: each operator with the reason of its first."""
-    backend = registry.backend(name)
+    backend = registry.step_backend(name)
     found: dict[str, str] = {}
     for node in model.graph:
         support = backend.supports(node, parse_target(target))

@@ -68,7 +68,7 @@ def _key(model: str, recipe: str, dtype: str, recent: int) -> dict[str, Any]:
 
 def _kept(recipe: str, dtype: str) -> bool:
     """True if the recipe's backend has pools of a type."""
-    backend = registry.backend(load_recipe(recipe).backend)
+    backend = registry.step_backend(load_recipe(recipe).backend)
     return backend.kv_pools(dtype, parse_target("native")).how != "unsupported"
 
 

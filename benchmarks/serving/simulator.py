@@ -111,7 +111,9 @@ def opened(artifact: Artifact) -> Executable:
     """The engine that suits this machine best."""
     entry = artifact.engine()
     folder = artifact.engine_folder(entry)
-    return registry.backend(entry.backend).load(folder, entry.spec, entry.data, usable_threads())
+    return registry.step_backend(entry.backend).load(
+        folder, entry.spec, entry.data, usable_threads()
+    )
 
 
 def arriving(

@@ -98,7 +98,7 @@ def measure(folder: Path, rounds: int, *, coarse: bool = False) -> dict[str, Any
 def loaded(artifact: Artifact) -> Iterator[Executable]:
     """The artifact's engine on this thread."""
     entry = artifact.engine()
-    executable = registry.backend(entry.backend).load(
+    executable = registry.step_backend(entry.backend).load(
         artifact.engine_folder(entry), entry.spec, entry.data, usable_threads()
     )
     try:

@@ -155,7 +155,7 @@ class Artifact:
             return {}
 
     def engine_folder(self, engine: EngineEntry) -> Path:
-        """Folder of an engine's files, as `optc.backend.Backend.load` takes it."""
+        """Folder of an engine's files, as `optc.backend.StepBackend.load` takes it."""
         return self.path / engine.folder
 
     def tokenizer_file(self) -> Path | None:

@@ -62,8 +62,8 @@ class EstimatingBackend(Protocol):
     """A method beside `optc.backend.Backend`; a backend may lack it."""
 
     def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
-        """The engine that `optc.backend.Backend.build` would build from a ragged step, of which it
-        `supports` every node.
+        """The engine that `optc.backend.StepBackend.build` would build from a ragged step, of which
+        it `supports` every node.
 
         Raises:
             optc.errors.UnavailableError: Nothing is known of engines for the target.

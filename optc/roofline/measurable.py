@@ -82,7 +82,7 @@ class MeasurableBackend(Protocol):
     def open_profiler(
         self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Profiler:
-        """Load the engine for profiling; raises as `optc.backend.Backend.load` does."""
+        """Load the engine for profiling; raises as `optc.backend.StepBackend.load` does."""
         ...
 
     def build_meter(

@@ -157,7 +157,7 @@ class _Engine:
     threads: int
 
     def __call__(self) -> Executable:
-        backend = registry.backend(self.entry.backend)
+        backend = registry.step_backend(self.entry.backend)
         folder = self.artifact.engine_folder(self.entry)
         return backend.load(folder, self.entry.spec, self.entry.data, self.threads)
 

@@ -49,7 +49,7 @@ def artifact_step_times(
         return StepTimes.from_json(kept)
 
     def opened() -> Executable:
-        backend = registry.backend(entry.backend)
+        backend = registry.step_backend(entry.backend)
         return backend.load(artifact.engine_folder(entry), entry.spec, entry.data, count)
 
     executable = opened()

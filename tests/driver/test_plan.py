@@ -57,7 +57,7 @@ def request(target: str = "native") -> EngineTarget:
 
 
 def test_nodes_by_operator_those_that_stop_a_compile_first(model: ir.Model) -> None:
-    found = _verdicts(request().backend, request(), model)
+    found = _verdicts(request(), model)
     assert found == (
         NodeVerdict("Exp", 1, "unsupported", "no such thing"),
         NodeVerdict("Neg", 1, "decomposed", "0 - x"),

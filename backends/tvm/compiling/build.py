@@ -50,7 +50,7 @@ COMPILER = ChildJob(
 def build_engine(
     model: ir.Model, target: Target, workdir: Path, options: BuildOptions
 ) -> EngineBuild:
-    """Build ``model`` into ``workdir`` (see `optc.backend.Backend.build`).
+    """Build ``model`` into ``workdir`` (see `optc.backend.StepBackend.build`).
 
     Raises:
         UnsupportedError: Nodes or a kernel configuration that the backend cannot take.

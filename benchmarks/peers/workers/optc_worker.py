@@ -54,7 +54,7 @@ class Optc:
         """The engine's step, in pools of its own."""
         artifact = Artifact.open(self.folder, "size")
         entry = artifact.engine()
-        return registry.backend(entry.backend).load(
+        return registry.step_backend(entry.backend).load(
             artifact.engine_folder(entry), entry.spec, entry.data, self.threads
         )
 

@@ -66,7 +66,7 @@ class EngineBuilder:
             options: Limits of a request's engine; without weights to share, those of an earlier
                 engine are shared where the backend can.
 
-        Raises: as `optc.backend.Backend.build`.
+        Raises: as `optc.backend.StepBackend.build`.
         """
         built: list[BuiltEngine] = []
         for request in self.requests:
@@ -83,7 +83,7 @@ class EngineBuilder:
         name = engine_of(role, request)
         folder = f"engines/{name}"
         started = time.perf_counter()
-        build = request.backend.build(model, request.target, self.writer.subfolder(folder), options)
+        build = request.steps.build(model, request.target, self.writer.subfolder(folder), options)
         entry = EngineEntry(
             name=name,
             role=role,
@@ -128,5 +128,5 @@ def weight_copies(requests: Sequence[EngineTarget]) -> int:
 
 
 def _can_read(request: EngineTarget, owner: EngineTarget) -> bool:
-    layout = request.backend.weight_layout(request.target)
-    return bool(layout) and layout == owner.backend.weight_layout(owner.target)
+    layout = request.steps.weight_layout(request.target)
+    return bool(layout) and layout == owner.steps.weight_layout(owner.target)

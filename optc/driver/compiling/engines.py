@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optc import registry
-from optc.backend import Backend, HiddenBackend
+from optc.backend import Backend, HiddenBackend, StepBackend, builds_steps
 from optc.errors import InputError, UnavailableError, UnsupportedError
 from optc.suggest import near
 from optc.target import Target, parse_target
@@ -28,6 +28,15 @@ class EngineTarget:
     name: str
     backend: Backend
     target: Target
+
+    @property
+    def steps(self) -> StepBackend:
+        """The backend as one of models that generate text.
+
+        Raises:
+            UnsupportedError: It builds no engines of them.
+        """
+        return builds_steps(self.backend)
 
 
 def parse_engines(
@@ -104,7 +113,7 @@ def check_self_draft(engines: Sequence[EngineTarget]) -> None:
         UnsupportedError: A backend cannot share weights.
     """
     for request in engines:
-        if not request.backend.weight_layout(request.target):
+        if not request.steps.weight_layout(request.target):
             raise UnsupportedError(
                 f"engines of the {request.backend.name} backend for {request.target.name} cannot "
                 "read the weights of another",

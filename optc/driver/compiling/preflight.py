@@ -76,7 +76,7 @@ def check_additions(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
 
     for operator, option in wanted:
         for engine in engines:
-            found = engine.backend.supports(ir.Node(DOMAIN, operator, []), engine.target)
+            found = engine.steps.supports(ir.Node(DOMAIN, operator, []), engine.target)
             if found.how == "unsupported":
                 raise UnsupportedError(
                     f"{engine_name(engine.backend, engine.target)}: {found.reason}",

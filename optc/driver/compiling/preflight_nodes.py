@@ -26,7 +26,7 @@ def check_options(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
         nodes = one.samples()
         for engine in engines:
             for node in nodes:
-                found = engine.backend.supports(node, engine.target)
+                found = engine.steps.supports(node, engine.target)
                 if found.how == "unsupported":
                     raise UnsupportedError(
                         f"{engine_name(engine.backend, engine.target)}: {found.reason}",
@@ -46,8 +46,9 @@ def _takes(name: str, nodes: Sequence[ir.Node]) -> bool:
     for target in _TARGETS:
         try:
             (engine,) = name_engines(f"{name}:{target}", None, name)
+            steps = engine.steps
         except OptcError:
-            continue  # the backend has no code for that target
-        if all(engine.backend.supports(one, engine.target).how != "unsupported" for one in nodes):
+            continue  # the backend has no code for that target, or none of models of text
+        if all(steps.supports(one, engine.target).how != "unsupported" for one in nodes):
             return True
     return False

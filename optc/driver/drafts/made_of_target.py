@@ -179,7 +179,7 @@ class DraftMaker:
 
 @contextmanager
 def _loaded(built: BuiltEngine, folder: Path) -> Iterator[Executable]:
-    entry, backend = built.entry, registry.backend(built.entry.backend)
+    entry, backend = built.entry, registry.step_backend(built.entry.backend)
     engine = backend.load(folder, entry.spec, entry.data, usable_threads())
     try:
         yield engine
@@ -189,7 +189,7 @@ def _loaded(built: BuiltEngine, folder: Path) -> Iterator[Executable]:
 
 def _misfit(built: BuiltEngine) -> str:
     entry = built.entry
-    return registry.backend(entry.backend).can_load(entry, this_machine())
+    return registry.step_backend(entry.backend).can_load(entry, this_machine())
 
 
 def _doubt(made: _Made) -> tuple[str, ...]:

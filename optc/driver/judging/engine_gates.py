@@ -103,7 +103,7 @@ class EngineGates:
             InputError: The evaluation text is unusable.
             UnavailableError: The engine cannot be loaded, although the machine fits.
         """
-        backend = registry.backend(entry.backend)
+        backend = registry.step_backend(entry.backend)
         reason = backend.can_load(entry, this_machine())
         if not reason:
             context = self._context

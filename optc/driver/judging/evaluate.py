@@ -84,7 +84,7 @@ def evaluate_artifact(
         )
     warning = None if imported is None else other_source(imported, entry, artifact.manifest)
     judged = judged_text(_limits(artifact, entry), artifact.path, artifact.manifest.tokenizer, text)
-    executable = registry.backend(entry.backend).load(
+    executable = registry.step_backend(entry.backend).load(
         artifact.engine_folder(entry), entry.spec, entry.data, count
     )
     model = None if imported is None else imported.model

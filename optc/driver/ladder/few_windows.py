@@ -45,7 +45,7 @@ def measure_few(
         windows: All that the gates will score.
         progress: Told what goes on.
     """
-    backend = registry.backend(entry.backend)
+    backend = registry.step_backend(entry.backend)
     if backend.can_load(entry, this_machine()) or len(windows.ids) <= FEW:
         return {}
     folder = artifact / entry.folder

@@ -101,7 +101,7 @@ def engine_plan(
 ) -> EnginePlan:
     """What the backend of ``request`` makes of ``model``, and its bound by ``ceilings``."""
     backend, target = request.backend, request.target
-    nodes = _verdicts(backend, request, model)
+    nodes = _verdicts(request, model)
     estimate, reason = None, "it cannot take every node"
     if all(node.how != "unsupported" for node in nodes):
         estimate, reason = _estimate(backend, request, model, limits)
@@ -122,11 +122,11 @@ def engine_plan(
     )
 
 
-def _verdicts(backend: Backend, request: EngineTarget, model: ir.Model) -> tuple[NodeVerdict, ...]:
+def _verdicts(request: EngineTarget, model: ir.Model) -> tuple[NodeVerdict, ...]:
     found: Counter[tuple[str, Support]] = Counter()
     for node in model.graph:
         operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        found[operator, backend.supports(node, request.target)] += 1
+        found[operator, request.steps.supports(node, request.target)] += 1
     order = {"unsupported": 0, "decomposed": 1, "native": 2}
     verdicts = [
         NodeVerdict(operator, count, support.how, support.reason)

@@ -17,7 +17,7 @@ _OPTION = "dtype"
 
 def kv_supports(request: EngineTarget) -> dict[str, Support]:
     """How an engine keeps keys and values of every type."""
-    return {dtype: request.backend.kv_pools(dtype, request.target) for dtype in KV_TYPES}
+    return {dtype: request.steps.kv_pools(dtype, request.target) for dtype in KV_TYPES}
 
 
 def check_kv_type(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:

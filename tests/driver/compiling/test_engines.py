@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from optc import registry
+from optc.artifact import EngineEntry
+from optc.artifact.files import EngineFiles
+from optc.backend import StepBackend
 from optc.driver.compiling.engines import (
+    EngineTarget,
     check_self_draft,
     engine_name,
     name_engines,
@@ -12,7 +17,8 @@ from optc.driver.compiling.engines import (
     split_engines,
 )
 from optc.errors import InputError, UnavailableError, UnsupportedError
-from optc.target import parse_target
+from optc.machine import Machine
+from optc.target import Target, parse_target
 from tests.support.stub import StubBackend
 
 Backends = dict[str, StubBackend]
@@ -90,3 +96,38 @@ def test_a_draft_of_the_first_layers_needs_weights_that_can_be_shared(backends: 
     check_self_draft(name_engines("tvm", None, "tvm"))
     with pytest.raises(UnsupportedError, match=r"^--self-draft: engines of the aot backend"):
         check_self_draft(name_engines("tvm,aot:sm_89", None, "tvm"))
+
+
+class TensorsOnly:
+    """A backend that builds engines of named tensors alone."""
+
+    name = "shapes"
+    preference = 0
+
+    def available(self) -> str:
+        return ""
+
+    def takes(self, target: Target) -> str:
+        return ""
+
+    def check(self, engine: EngineEntry, files: EngineFiles) -> None:
+        return None
+
+    def can_load(self, engine: EngineEntry, machine: Machine) -> str:
+        return ""
+
+    def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
+        return ()
+
+
+def test_a_backend_without_steps_is_refused_where_text_is_generated() -> None:
+    request = EngineTarget("target", TensorsOnly(), parse_target("native"))
+    with pytest.raises(
+        UnsupportedError, match=r"^backend shapes: builds no engines of models that generate text"
+    ):
+        _ = request.steps
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "tensorrt", "tvm", "tvm-cuda"])
+def test_our_backends_build_steps(name: str) -> None:
+    assert isinstance(registry.backend(name), StepBackend)
