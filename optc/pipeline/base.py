@@ -146,6 +146,9 @@ class Pass:
     #: The structures that it takes out and that a config counts: ``layers``, ``heads`` or
     #: ``neurons``; empty are none.
     removes: ClassVar[str] = ""
+    #: When it pays: figures of a measurement, and where they stand; empty where recipes are the
+    #: measurement.
+    pays: ClassVar[str] = ""
     takes: ClassVar[tuple[type[Form], ...]] = ()
     gives: ClassVar[type[Form] | None] = None
     #: Names of passes that must have run before / must not have run before.

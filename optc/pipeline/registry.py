@@ -12,8 +12,10 @@ from importlib.metadata import entry_points
 from optc.errors import InputError
 from optc.forms.form import Form
 from optc.pipeline.base import Pass
+from optc.pipeline.option_values import shortened
 from optc.pipeline.phase import Effect
 from optc.registry import load_point
+from optc.suggest import near
 
 
 @cache
@@ -31,6 +33,20 @@ def pass_groups() -> dict[str, tuple[type[Pass], ...]]:
 def passes() -> dict[str, type[Pass]]:
     """Every pass class by name; raises as `pass_groups` does."""
     return {p.name: p for group in pass_groups().values() for p in group}
+
+
+def named(name: str) -> type[Pass]:
+    """The pass class of a name.
+
+    Raises:
+        InputError: There is none; names the nearest.
+    """
+    known = passes()
+    if name not in known:
+        raise InputError(
+            f"unknown pass {shortened(name)}", where="passes", hint=near(name, tuple(known))
+        )
+    return known[name]
 
 
 def added_by(option: str) -> type[Pass]:

@@ -41,6 +41,10 @@ class QuantizeProducts(Pass):
     """
 
     name: ClassVar[str] = "quantize-products"
+    pays: ClassVar[str] = (
+        "On processors with products of int8: all-MiniLM-L6-v2 was 1.7 times as fast as float32 "
+        "at a mean cosine of 0.9991 (ADR 0161)."
+    )
     phase: ClassVar[Phase] = Phase.ROUNDING
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (BatchedTensors,)

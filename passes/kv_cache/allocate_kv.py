@@ -46,6 +46,10 @@ class AllocateKV(ReadsText):
     """
 
     name: ClassVar[str] = "allocate-kv"
+    pays: ClassVar[str] = (
+        "With int4 pools: two layers of SmolLM2-135M in int8 lost .035 nats a token of a copied "
+        "text instead of .155 (ADR 0155)."
+    )
     phase: ClassVar[Phase] = Phase.FORMATS
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
     before: ClassVar[tuple[str, ...]] = (

@@ -146,6 +146,7 @@ def test_keys_of_commands(
         ],
         "inspect": [("inspect", artifact)],
         "report": [("report", artifact, "-o", tmp_path / "a.html", "--no-measure")],
+        "passes": [("passes",), ("passes", "smooth")],
         "verify": [("verify", artifact)],
         "list": [("list",), ("list", f"oci:{tmp_path / 'layout'}")],
         "tag": [("tag", f"oci:{tmp_path / 'layout'}", "another")],

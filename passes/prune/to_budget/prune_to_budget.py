@@ -55,6 +55,10 @@ class PruneToBudget(PruneOnText):
     """
 
     name: ClassVar[str] = "prune-to-budget"
+    pays: ClassVar[str] = (
+        "Below three bits a weight: at 2.5 a whole engine lost .081 of mean KL instead of .104 "
+        "(ADR 0128)."
+    )
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS | Effect.MOVES_KV
     added_by: ClassVar[str] = "--budget BUDGET,prune"
     unlike_class: ClassVar[str] = "channels may have been removed"

@@ -48,6 +48,10 @@ class AllocateActivations(ReadsText):
     """
 
     name: ClassVar[str] = "allocate-activations"
+    pays: ClassVar[str] = (
+        "With 8 bits of weights: 16 bits of the head and of a tenth of the layers lost .0003 of "
+        "mean KL instead of .0008 (ADR 0143)."
+    )
     phase: ClassVar[Phase] = Phase.FORMATS
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
     before: ClassVar[tuple[str, ...]] = (

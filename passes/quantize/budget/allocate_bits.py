@@ -56,6 +56,10 @@ class AllocateBits(ReadsText):
     """
 
     name: ClassVar[str] = "allocate-bits"
+    pays: ClassVar[str] = (
+        "For every size between two formats: 3.75 bits a weight lost .0174 of mean KL where 3 "
+        "bits everywhere lost .0238, 4.86 lost .0034 where 4 bits lost .0044 (ADR 0101)."
+    )
     phase: ClassVar[Phase] = Phase.FORMATS
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
     added_by: ClassVar[str] = "--budget"

@@ -45,6 +45,11 @@ class Rotate(Pass):
     """
 
     name: ClassVar[str] = "rotate"
+    pays: ClassVar[str] = (
+        "Where inputs have outliers: on a planted model int8 lost .0006 instead of .0095 of "
+        "mean KL, 4 bits .0065 with GPTQ instead of .0113; without outliers, nothing (ADR "
+        "0098)."
+    )
     phase: ClassVar[Phase] = Phase.BASIS
     effects: ClassVar[Effect] = Effect.MOVES_KV | Effect.REBASES_HIDDEN
     required: ClassVar[bool] = True

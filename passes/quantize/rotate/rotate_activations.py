@@ -43,6 +43,10 @@ class RotateActivations(InBlocks):
     """
 
     name: ClassVar[str] = "rotate-activations"
+    pays: ClassVar[str] = (
+        "On real models: activations alone of SmolLM2-135M lost .0025 in blocks of 64 instead "
+        "of .0396 of mean KL (ADR 0146)."
+    )
     unlike_class: ClassVar[str] = (
         "weights are rotated, as inputs are while the engine runs; "
         "--set rotate-activations.block=0 --set rotate-kv.block=0 leaves them as they are"

@@ -49,6 +49,11 @@ class Smooth(Pass):
     """
 
     name: ClassVar[str] = "smooth"
+    pays: ClassVar[str] = (
+        "Where inputs have outliers: on a planted model int8 lost .0006 instead of .0095 of "
+        "mean KL, 4 bits .0070 with GPTQ instead of .0113; without outliers, nothing (ADR "
+        "0098)."
+    )
     phase: ClassVar[Phase] = Phase.BASIS
     effects: ClassVar[Effect] = Effect.MOVES_KV | Effect.REBASES_HIDDEN
     required: ClassVar[bool] = True

@@ -71,3 +71,17 @@ def test_families(optc: Optc) -> None:
     out = optc("families").out
     assert f"types of transformers {value['transformers']}: imported" in " ".join(out.split())
     assert "that transformers lists as causal" in " ".join(out.split())
+
+
+def test_one_pass(optc: Optc) -> None:
+    page = optc("passes", "quantize-weights", "--json").json
+    assert {one["name"]: one["default"] for one in page["options"]}["bits"] == "8"
+    shown = optc("passes", "quantize-weights").out
+    assert "What it costs" in shown
+    assert "If it finds nothing: a compile fails." in shown
+
+
+def test_pages_of_all_passes(optc: Optc) -> None:
+    out = optc("passes", "--markdown").out
+    assert out.startswith("# Passes\n")
+    assert "\n### kv-cache\n" in out
