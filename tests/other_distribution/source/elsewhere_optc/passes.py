@@ -26,7 +26,7 @@ class Observe(ReadsText):
     name: ClassVar[str] = "elsewhere-observe"
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
 
-    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
+    def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
         """Count tokens; the graph stays."""
         report = PassReport(facts={"tokens": int(self.tokens(model).size)})
         report.add("text")
