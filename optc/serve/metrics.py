@@ -7,6 +7,7 @@ these. No label comes from a request.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -65,6 +66,12 @@ _HISTOGRAMS = {
 }
 #: Of engines that sleep, by ``sleep_after``: name, what it says.
 SLEEP = ("engine_sleep_state", "1 for the state that the engine is in.")
+#: Of adapters: name, what it says, labels. The value is when it was asked.
+ADAPTERS = (
+    "lora_requests_info",
+    "Adapters that are loaded, and how many fit.",
+    ("max_lora", "running_lora_adapters", "waiting_lora_adapters"),
+)
 #: Of streams: name, what it says.
 PUBLISHED = (
     "time_to_publish_seconds",
@@ -111,6 +118,7 @@ class EngineCollector(Collector):
         if self._objectives.stated:
             yield from self._within(found)
         yield self._cache(found)
+        yield self._adapters(found)
 
     def _name(self, name: str) -> str:
         return f"{self._prefix}:{name}"
@@ -202,6 +210,16 @@ class EngineCollector(Collector):
             values = {"block_size": str(plan.block_size), "num_gpu_blocks": str(_blocks(one))}
             info.add_metric((model, "0"), values)
         return info
+
+    def _adapters(self, found: list[tuple[str, Engine, EngineMetrics]]) -> Metric:
+        """Adapters that requests may name, as the Gateway API's endpoint picker reads them. All
+        that are loaded run: none waits for its weights."""
+        family = GaugeMetricFamily(self._name(ADAPTERS[0]), ADAPTERS[1], labels=ADAPTERS[2])
+        for _, engine, _ in found:
+            if engine.spec.adapters is not None:
+                most, names = engine.spec.adapters.max, ",".join(engine.adapters)
+                family.add_metric((str(most), names, ""), time.time())
+        return family
 
 
 class HTTPCounters:

@@ -63,9 +63,10 @@ def test_metrics() -> None:
         metrics.SLEEP[0],
         metrics.CALLS[0],
         metrics.WAITING[0],
+        metrics.ADAPTERS[0],
     }
     assert there <= named
     labels = {"model_name", "engine", "finished_reason", "route", "method", "status"}
-    labels |= {"sleep_state", "awake", "discard_all"}
+    labels |= {"sleep_state", "awake", "discard_all", *metrics.ADAPTERS[2]}
     more = {"request_success", "http_requests", "cache_config", "block_size", "num_gpu_blocks"}
     assert named - there == labels | more | {"_total"}
