@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format lint types layers smoke changed clean
+.PHONY: demo test test-long check format lint types layers smoke changed clean
 
 demo: $(STAMP)
 	$(BIN)/optc compile examples/models/pycode --recipe int8-fused -o artifacts/pycode-int8-fused \
@@ -14,7 +14,11 @@ demo: $(STAMP)
 # Compiled once: hundreds of commands that tests start would each compile what they import.
 test: $(STAMP) lint types layers
 	$(BIN)/python -m compileall -q optc passes backends benchmarks tests
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
+
+# What seldom changes: benchmarks' own tests, and fuzzing of every format.
+test-long: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 # Before every commit, two to three minutes: what machines can judge, the main job, and the tests of
 # what differs from BASE. `make check BASE=main` takes in what was committed since.

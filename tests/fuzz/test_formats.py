@@ -28,6 +28,7 @@ def test_every_format_is_tried() -> None:
     assert sorted(name for names in GROUPS for name in names) == sorted(FORMATS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", GROUPS, ids=lambda names: names[0])
 def test_no_input_of_a_short_run_is_a_finding(
     names: tuple[str, ...], drafting_artifact: Callable[[str], Path], tmp_path: Path
