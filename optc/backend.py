@@ -283,6 +283,24 @@ class TensorsBuilder(Backend, Protocol):
 
 
 @runtime_checkable
+class CrossBackend(Protocol):
+    """A backend that builds for other kinds of processors than this machine's."""
+
+    def lacks(self, target: Target) -> str:
+        """Empty if all is here that a build for ``target`` needs beside what `Backend.available`
+        asks for, else what is missing and how to get it."""
+        ...
+
+    def fetch(self, target: Target) -> str:
+        """Get what can be had from the package index; says what was done, one sentence.
+
+        Raises:
+            optc.errors.UnavailableError: It could not be had.
+        """
+        ...
+
+
+@runtime_checkable
 class HiddenBackend(Protocol):
     """A `StepBackend` that may build engines which give hidden states, and engines of a layer that
     drafts by them (`optc.executable.executable.HiddenExecutable`)."""

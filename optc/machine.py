@@ -6,7 +6,7 @@ import ctypes
 from dataclasses import dataclass
 from functools import cache
 
-from optc.target import Target, host_features
+from optc.target import Target, host_features, processor_of
 
 _DRIVER = "libcuda.so.1"
 #: Attributes of the driver's API: compute capability, major and minor.
@@ -34,6 +34,9 @@ class Machine:
         """
         if target.kind == "cuda":
             return self._cuda_misfit(target)
+        own = processor_of(self.features)
+        if own and target.processor and own != target.processor:
+            return f"it needs a processor of {target.processor}, this one is of {own}"
         missing = target.missing_on(self.features)
         return f"it needs {', '.join(missing)}, which this CPU lacks" if missing else ""
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from optc.errors import InputError
 from optc.suggest import near
+from optc.system.arm import arm_features, arm_name
 from optc.system.cpu_quota import cpu_quota
 
-#: CPU feature names (as in /proc/cpuinfo and LLVM) that the kernels choose between.
+#: Kinds of processors that engines for CPUs are compiled for, as ``uname -m`` calls them.
+X86_64, AARCH64 = "x86_64", "aarch64"
+#: CPU feature names (Linux's) that the kernels choose between.
 KERNEL_FEATURES = (
     "avx2",
     "fma",
@@ -23,9 +27,15 @@ KERNEL_FEATURES = (
     "avx512_vnni",
     "avx512_bf16",
     "avx512_vbmi2",
+    "asimd",
+    "asimddp",
+    "atomics",
+    "i8mm",
 )
 _V3 = ("avx2", "f16c", "fma")
 _V4 = (*_V3, "avx512bw", "avx512dq", "avx512f", "avx512vl")
+#: Armv8.2 with products of bytes: Neoverse N1 and later, Apple M1 and later.
+_DOTPROD = ("asimd", "asimddp", "atomics")
 #: Compute capabilities that engines are compiled for.
 CUDA_SMS = (80, 86, 89, 90, 120)
 CUDA = "cuda:"
@@ -52,13 +62,26 @@ class Target:
         """Compute capabilities of `arch`, ascending: 90 is sm_90; none on CPU."""
         return tuple(int(name.removeprefix("sm_")) for name in self.arch.split("+") if name)
 
+    @property
+    def processor(self) -> str:
+        """`X86_64` or `AARCH64`, by the features; empty on CUDA, and of a target without any."""
+        return processor_of(self.features)
+
     def missing_on(self, available: frozenset[str]) -> tuple[str, ...]:
         """The required CPU features that ``available`` lacks, sorted."""
         return tuple(sorted(set(self.features) - available))
 
 
+def processor_of(features: Iterable[str]) -> str:
+    """The kind of processor that has such features (Linux's names); empty if there are none."""
+    names = set(features)
+    return AARCH64 if "asimd" in names else X86_64 if names else ""
+
+
 def host_features() -> frozenset[str]:
     """CPU features of this machine that the kernels know, from the kernel's CPU description."""
+    if platform.machine() == AARCH64:
+        return arm_features() & frozenset(KERNEL_FEATURES)
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("flags"):
             return frozenset(line.split(":", 1)[1].split()) & frozenset(KERNEL_FEATURES)
@@ -67,6 +90,8 @@ def host_features() -> frozenset[str]:
 
 def cpu_name() -> str:
     """Model name of this machine's processor, from the kernel's CPU description."""
+    if platform.machine() == AARCH64:
+        return arm_name()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -86,6 +111,8 @@ def known_targets() -> dict[str, Target]:
         "native": tuple(sorted(host_features())),
         "x86-64-v3": _V3,
         "x86-64-v4-vnni": tuple(sorted((*_V4, "avx512_vnni"))),
+        "aarch64-dotprod": _DOTPROD,
+        "aarch64-i8mm": (*_DOTPROD, "i8mm"),
     }
     targets = [Target(name, "cpu", features) for name, features in cpu.items()]
     return {target.name: target for target in (*targets, *(cuda_target(sm) for sm in CUDA_SMS))}

@@ -47,6 +47,28 @@ class TvmBackend(TvmBackendBase):
             return Support("unsupported", error.message)
         return lowering_support(node)
 
+    def lacks(self, target: Target) -> str:
+        """Empty if the linker and runtime libraries for the target's processor are here."""
+        from optc.backends.tvm.compiling.link import linker_command
+        from optc.backends.tvm.runtime_fetch import lacking
+        from optc.backends.tvm.runtime_libs import LIBRARIES
+        from optc.errors import UnavailableError
+
+        try:
+            linker_command(target.processor)
+        except UnavailableError as error:
+            return error.render()
+        return lacking(target.processor, LIBRARIES)
+
+    def fetch(self, target: Target) -> str:
+        """Get the runtime libraries for the target's processor from the package index."""
+        from optc.backends.tvm.runtime_fetch import fetch, lacking
+        from optc.backends.tvm.runtime_libs import LIBRARIES
+
+        if not lacking(target.processor, LIBRARIES):
+            return "nothing to fetch: the runtime libraries are here"
+        return f"runtime libraries of TVM: {fetch(target.processor, LIBRARIES)}"
+
     def gives_hidden(self, target: Target) -> bool:
         """CPU engines do."""
         return target.kind == "cpu"

@@ -61,9 +61,17 @@ class CpuEngineData(EngineData, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         features: CPU features that the code uses.
+        own_libraries: Its libraries lie in its own folder, as those of the engine whose weights it
+            reads are for another kind of processor.
     """
 
     features: tuple[str, ...]
+    own_libraries: bool = False
+
+    @property
+    def libraries(self) -> str:
+        """Folder of its libraries, relative to the engine's."""
+        return "." if self.own_libraries else self.shared
 
     def check_files(self, files: EngineFiles) -> None:
         """Check that the manifest lists every file that a load opens.
@@ -73,7 +81,7 @@ class CpuEngineData(EngineData, frozen=True, kw_only=True, forbid_unknown_fields
         """
         files.entry(ENGINE_FILE)
         for name in LIBRARIES:
-            files.entry(name, self.shared)
+            files.entry(name, self.libraries)
         self.check_weights(files)
 
 

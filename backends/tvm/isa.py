@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optc.errors import UnavailableError
-from optc.target import Target
+from optc.target import AARCH64, Target
 
 if TYPE_CHECKING:
     import tvm
@@ -15,11 +15,16 @@ _AVX2 = ("avx2", "f16c", "fma")
 _AVX512_VNNI = (*_AVX2, "avx512bw", "avx512dq", "avx512f", "avx512vl", "avx512_vnni")
 #: Used where there are.
 _AVX512_EXTRA = ("avx512_bf16", "avx512_vbmi2")
+_NEON = ("asimd", "asimddp", "atomics")
+_I8MM = "i8mm"
 #: LLVM's spelling where it differs from Linux's.
 _LLVM_NAMES = {
     "avx512_vnni": "avx512vnni",
     "avx512_bf16": "avx512bf16",
     "avx512_vbmi2": "avx512vbmi2",
+    "asimd": "neon",
+    "asimddp": "dotprod",
+    "atomics": "lse",
 }
 
 
@@ -28,7 +33,7 @@ class Isa:
     """The instruction set that kernels are written for.
 
     Attributes:
-        name: ``avx512_vnni`` or ``avx2``.
+        name: ``avx512_vnni``, ``avx2``, ``neon_dotprod`` or ``neon_i8mm``.
         features: CPU features (Linux names, sorted) that generated code may use, no others.
         lanes: float32 (and int32) values of one vector register.
         max_rows: Rows of the largest register tile of a matmul.
@@ -45,6 +50,21 @@ class Isa:
         return "avx512_vnni" in self.features
 
     @property
+    def arm(self) -> bool:
+        """True for processors of aarch64."""
+        return "asimd" in self.features
+
+    @property
+    def i8mm(self) -> bool:
+        """True if usdot and usmmla exist: products of u8 and s8, added to int32."""
+        return _I8MM in self.features
+
+    @property
+    def dots(self) -> bool:
+        """True if one instruction adds four products of bytes to an int32, exactly."""
+        return self.vnni or self.arm
+
+    @property
     def bf16(self) -> bool:
         """True if vdpbf16ps exists: two bf16 products added to a float32."""
         return "avx512_bf16" in self.features
@@ -56,22 +76,24 @@ class Isa:
 
     @property
     def peaks(self) -> tuple[str, ...]:
-        """The types that it has a multiply-add for; without VNNI that of 4 bits is faster."""
-        integers = ("int8",) if self.vnni else ("int8", "int4")
+        """The types that it has a multiply-add for; where none adds four products of bytes, that
+        of 4 bits is faster."""
+        integers = ("int8",) if self.dots else ("int8", "int4")
         return (*integers, "bf16", "fp32") if self.bf16 else (*integers, "fp32")
 
     def columns(self, rows: int) -> int:
         """Columns of the register tile that has ``rows`` rows; divides 64.
 
         The accumulators, one column of weights and one broadcast value have to fit into the
-        registers: 32 of 16 lanes, or 16 of 8 lanes of which some hold intermediate products.
+        registers: 32 of 16 lanes, 16 of 8 lanes of which some hold intermediate products, or 32 of
+        4 lanes.
         """
         if self.lanes == 16:
             return 64
         return 64 if rows == 1 else 32 if rows == 2 else 16
 
     def tvm_target(self) -> tvm.target.Target:
-        """The compiler's target: plain x86-64 plus exactly `features`.
+        """The compiler's target: plain x86-64 or aarch64 plus exactly `features`.
 
         No number of cores is baked in; the thread pool decides when the engine is loaded.
         """
@@ -80,16 +102,20 @@ class Isa:
         attributes = [f"+{_LLVM_NAMES.get(name, name)}" for name in self.features]
         if self.expands:
             attributes.append("+popcnt")  # every processor with AVX-512 has it
-        return tvm.target.Target({"kind": "llvm", "mcpu": "x86-64", "mattr": attributes})
+        plain = {"mtriple": "aarch64-linux-gnu"} if self.arm else {"mcpu": "x86-64"}
+        return tvm.target.Target({"kind": "llvm", **plain, "mattr": attributes})
 
 
 def isa_of(target: Target) -> Isa:
     """The best instruction set of the kernels that ``target`` has.
 
     Raises:
-        UnavailableError: The target is no CPU, or lacks even AVX2; the message names what lacks.
+        UnavailableError: The target is no CPU, or lacks even AVX2 or dot products; the message names
+            what lacks.
     """
     available = frozenset(target.features)
+    if target.kind == "cpu" and target.processor == AARCH64:
+        return _neon(target, available)
     if target.kind == "cpu" and available.issuperset(_AVX512_VNNI):
         extra = [name for name in _AVX512_EXTRA if name in available]
         return Isa("avx512_vnni", tuple(sorted((*_AVX512_VNNI, *extra))), lanes=16, max_rows=6)
@@ -102,3 +128,17 @@ def isa_of(target: Target) -> Isa:
             hint="compile with --target x86-64-v3 or x86-64-v4-vnni",
         )
     return Isa("avx2", tuple(sorted(_AVX2)), lanes=8, max_rows=4)
+
+
+def _neon(target: Target, available: frozenset[str]) -> Isa:
+    missing = sorted(set(_NEON) - available)
+    if missing:
+        raise UnavailableError(
+            f"the CPU kernels need asimddp and atomics on aarch64; the target lacks "
+            f"{', '.join(missing)}",
+            where=f"target {target.name}",
+            hint="compile with --target aarch64-dotprod for a processor of Armv8.2 or later",
+        )
+    if _I8MM in available:
+        return Isa("neon_i8mm", tuple(sorted((*_NEON, _I8MM))), lanes=4, max_rows=6)
+    return Isa("neon_dotprod", tuple(sorted(_NEON)), lanes=4, max_rows=6)

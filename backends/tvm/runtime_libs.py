@@ -6,6 +6,7 @@ import ctypes
 import importlib.metadata
 import importlib.util
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from optc.backends.tvm.runtime_fetch import fetched_folder, lacking
 from optc.errors import ArtifactError, UnavailableError
 
 #: In the order they must be opened.
@@ -27,13 +29,22 @@ def compiler_package() -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
-def copy_libraries(folder: Path, *more: str) -> tuple[str, ...]:
+def copy_libraries(folder: Path, *more: str, processor: str = "") -> tuple[str, ...]:
     """Copy the runtime libraries of the installed compiler and ``more`` into ``folder``; returns
     their names.
 
+    Args:
+        folder: Where they go.
+        more: Others of the package.
+        processor: Kind of processor that they are for (`optc.target.Target.processor`); empty is
+            this machine's.
+
     Raises:
-        UnavailableError: The compiler is not installed.
+        UnavailableError: The compiler is not installed, or its libraries for that processor have
+            not been fetched.
     """
+    if processor not in ("", platform.machine()):
+        return _copy_fetched(folder, processor)
     package = compiler_package()
     if package is None:
         raise UnavailableError(
@@ -43,6 +54,15 @@ def copy_libraries(folder: Path, *more: str) -> tuple[str, ...]:
     for name in names:
         shutil.copyfile(package / "lib" / name, folder / name)
     return names
+
+
+def _copy_fetched(folder: Path, processor: str) -> tuple[str, ...]:
+    reason = lacking(processor, LIBRARIES)
+    if reason:
+        raise UnavailableError(reason, where="tvm backend")
+    for name in LIBRARIES:
+        shutil.copyfile(fetched_folder(processor) / name, folder / name)
+    return LIBRARIES
 
 
 def libraries_bytes() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from optc.backends.tvm.weights.weights_file import (
 from optc.child_job import ChildJob
 from optc.errors import UnsupportedError
 from optc.progress import tell
-from optc.target import Target
+from optc.target import Target, processor_of
 
 #: Compiles for CPUs.
 COMPILER_MODULE = "optc.backends.tvm.compiling.compiler"
@@ -57,7 +58,7 @@ def build_engine(
         UnavailableError: No kernel for the target, no linker, or the compiler crashed.
     """
     isa = isa_of(target)
-    linker_command()
+    linker_command(target.processor)
     started = time.perf_counter()
     lowered = lower_model(model, target, options)
     lowered_at = time.perf_counter()
@@ -66,6 +67,7 @@ def build_engine(
     lowered = replace(lowered, program=program)
     with compiling(with_given_logits(lowered.program), workdir) as finish:
         files, placed = pack_weights(lowered, workdir, options.shared)
+        files += libraries_of(target, workdir, options.shared)
         packed_at = time.perf_counter()
         report = finish()
     weight_bytes = max((p.end for p in placed), default=0)
@@ -90,16 +92,14 @@ def build_engine(
 def pack_weights(
     lowered: Lowered, workdir: Path, shared: SharedWeights | None
 ) -> tuple[tuple[str, ...], list[Placed]]:
-    """Write the weights and what else an engine needs beside its code, but for what another engine
-    has; the files, and where each tensor lies.
+    """Write the weights, but for what another engine has; the files, and where each tensor lies.
 
     Raises:
         UnsupportedError: The other engine has no such weights.
     """
     if shared is None:
-        libraries, weights = copy_libraries(workdir), lowered.weights
-        told = _told(weights)
-        return (WEIGHTS_FILE, *libraries), write_weights(workdir / WEIGHTS_FILE, weights, told)
+        weights = lowered.weights
+        return (WEIGHTS_FILE,), write_weights(workdir / WEIGHTS_FILE, weights, _told(weights))
     known = {p.tensor: p for p in read_common(shared.data).weights}
     missing = [w for w in lowered.weights if any(t not in known for t in w.tensors)]
     if missing and not shared.partial:
@@ -115,6 +115,22 @@ def pack_weights(
         own = write_weights(workdir / WEIGHTS_FILE, missing)
         known |= {p.tensor: structs.replace(p, own=True) for p in own}
     return files, [known[tensor] for weight in lowered.weights for tensor in weight.tensors]
+
+
+def libraries_of(target: Target, workdir: Path, shared: SharedWeights | None) -> tuple[str, ...]:
+    """Copy the runtime libraries of an engine, unless the one whose weights it reads has them;
+    returns their names."""
+    if shared is not None and not _apart(target.features, shared):
+        return ()
+    return copy_libraries(workdir, processor=target.processor)
+
+
+def _apart(features: tuple[str, ...], shared: SharedWeights | None) -> bool:
+    """Whether an engine reads the weights of one for another kind of processor."""
+    if shared is None:
+        return False
+    owner = processor_of(shared.data.get("features", ())) or platform.machine()
+    return processor_of(features) not in ("", owner)
 
 
 def _told(weights: Sequence[PackedWeight]) -> Callable[[int], None]:
@@ -134,6 +150,7 @@ def _backend_data(
 ) -> dict[str, Any]:
     data = CpuEngineData(
         shared="." if shared is None else shared.folder,
+        own_libraries=_apart(isa.features, shared),
         features=tuple(isa.features),
         costs=step_costs(lowered.program, isa.peaks),
         ffi=ffi_version(),

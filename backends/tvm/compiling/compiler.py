@@ -57,7 +57,8 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         tir_pipeline=without(frozenset(keys)),
     )
     names = {f"{PREFIX}{name}": f"{PREFIX}{objects.symbol(key)}" for name, key in keys.items()}
-    export(executable, engine, THREAD_POOL, kernels=kernels, names=names)
+    processor = Target("", "cpu", isa.features).processor
+    export(executable, engine, THREAD_POOL, kernels=kernels, names=names, processor=processor)
     return {
         "isa": isa.name,
         "kernels": len(kernel_names(program)),
@@ -111,9 +112,10 @@ def export(
     *sources: Path,
     kernels: Mapping[str, bytes] | None = None,
     names: Mapping[str, str] | None = None,
+    processor: str = "",
 ) -> None:
     """Link the shared library ``engine``, with ``sources`` in C, with objects ``kernels`` and with
-    further ``names`` of symbols (see `link`).
+    further ``names`` of symbols, for a kind of ``processor`` (see `link`).
 
     Raises:
         UnavailableError: There is no linker.
@@ -122,7 +124,7 @@ def export(
     def link_objects(output: str, objects: list[str], options: Any = None, **_: Any) -> None:
         with tempfile.TemporaryDirectory() as folder:
             more = [_written(Path(folder) / f"{n}.o", o) for n, o in (kernels or {}).items()]
-            link(output, [*objects, *more], [str(source) for source in sources], names)
+            link(output, [*objects, *more], [str(source) for source in sources], names, processor)
 
     # no triple: TVM would otherwise run the linker to ask for it
     link_objects.get_target_triple = lambda: None  # type: ignore[attr-defined]

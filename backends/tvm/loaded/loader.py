@@ -42,8 +42,9 @@ def load_engine(
     """
     found = read_data(data)
     shared = folder / found.shared  # another engine's, with these weights among its own
-    check_files(folder / ENGINE_FILE, *(shared / name for name in (WEIGHTS_FILE, *LIBRARIES)))
-    ffi = start_runtime(shared, found, threads)
+    libraries = folder / found.libraries
+    check_files(folder / ENGINE_FILE, shared / WEIGHTS_FILE, *(libraries / n for n in LIBRARIES))
+    ffi = start_runtime(libraries, found, threads)
     engine = folder / ENGINE_FILE
     vm = open_vm(ffi, engine, CPU_DEVICES)
     check_fingerprint(ffi, kernel_library(ffi, engine, FINGERPRINT), spec, found)
@@ -104,7 +105,7 @@ def _check_cpu(features: tuple[str, ...]) -> None:
         raise UnavailableError(
             f"this CPU lacks {', '.join(missing)}, which the engine was compiled for",
             where="tvm engine",
-            hint="compile the artifact for this machine: --target native or x86-64-v3",
+            hint="compile the artifact for this machine: --target native",
         )
 
 

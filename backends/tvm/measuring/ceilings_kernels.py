@@ -100,11 +100,12 @@ def _multiply_add(kind: str, isa: Isa, data: Any, total: Any) -> Any:
     lanes = isa.lanes
     loads = [data.vload([i, 0], f"uint8x{4 * lanes}") for i in (0, 1)]
     if kind.startswith("int"):
-        # without VNNI a product of constants would be moved out of the loop, so the sum is one
-        signed = loads[1] if isa.vnni else total
+        # without such dots a product of constants would be moved out of the loop, so the sum is one
+        signed = loads[1] if isa.dots else total
         signed = tir.reinterpret(signed, dtype=f"int8x{4 * lanes}")
-        if isa.vnni:
-            return dot_ops(isa).dot(total, (loads[0],), signed)
+        if isa.dots:
+            ops = dot_ops(isa)
+            return ops.dot(total, ops.prepare(loads[0]), signed)
         if kind == "int8":
             return add_pairs(total, loads[0], signed, lanes)
         words = tir.reinterpret(total, dtype=f"int16x{2 * lanes}")

@@ -14,12 +14,13 @@ number work. Only the C library's syscall() is needed. */
 
 #include <stddef.h>
 
+#include "clock.h"
 #include "schedstat.h"
 
 #define FUTEX_WAIT_PRIVATE 128
 #define FUTEX_WAKE_PRIVATE 129
 #define LINE _Alignas(64)
-/* Cycles of the time stamp counter, some 3 per nanosecond. A worker spins over what lies between
+/* Times are cycles of `now`, some 3 per nanosecond. A worker spins over what lies between
 two steps (a processor without work is one that a hypervisor gives away), the launching thread for
 a task that takes as long as its own. What it waits longer is lost, if meanwhile its workers waited
 for processors that other programs had: where a hypervisor had taken them, the workers are soon
@@ -99,14 +100,12 @@ static void wake(unsigned *word) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 0x7fffffff, NULL, NULL, 0);
 }
 
-static long long now(void) { return (long long)__builtin_ia32_rdtsc(); }
-
 /* Wait until `word` is not (`until_equal`: is) `value`; returns whether it came to that. */
 static int spin(unsigned *word, unsigned value, int until_equal, long long cycles) {
   long long begun = now();
   do {
     if ((LOAD(*word) == value) == until_equal) return 1;
-    __builtin_ia32_pause();
+    pause_briefly();
   } while (now() - begun < cycles);
   return 0;
 }

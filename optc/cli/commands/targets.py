@@ -7,20 +7,33 @@ from typing import Any
 
 import click
 
+from optc import registry
+from optc.backend import CrossBackend
 from optc.cli.commands.bench_tables import ceilings_text
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout, show, table
 from optc.machine import Machine, this_machine
-from optc.target import Target, known_targets, usable_threads
+from optc.target import Target, known_targets, parse_target, usable_threads
 
 
 @click.command("targets", short_help="List the targets and which of them run here.")
 @click.option("--measure", is_flag=True, help="Measure this machine's bandwidth and peaks.")
+@click.option(
+    "--fetch",
+    metavar="TARGET",
+    help="Get what compiling for another processor needs from the package index.",
+)
 @json_option
-def command(measure: bool, as_json: bool) -> None:
+def command(measure: bool, fetch: str | None, as_json: bool) -> None:
     """List the targets with what they need, and which of them run here.
 
     With --measure: read bandwidth and int8, bf16 and fp32 peaks of this machine, on all threads.
+
+    With --fetch TARGET: the runtime libraries of another kind of processor, such as
+    aarch64-dotprod on x86, which engines for it carry; some 95 MB are downloaded by pip, once.
     """
+    if fetch is not None:
+        _fetch(parse_target(fetch, "--fetch"), as_json)
+        return
     host = this_machine()
     entries = [_describe(target, host) for target in known_targets().values()]
     warnings: list[str] = []
@@ -43,6 +56,20 @@ def command(measure: bool, as_json: bool) -> None:
     show(rows, *_reasons(entries))
     if ceilings is not None:
         show(f"{usable_threads()} threads; {ceilings_text(ceilings)}")
+
+
+def _fetch(target: Target, as_json: bool) -> None:
+    backends = [registry.backend(name) for name in registry.backend_names()]
+    able = [b for b in backends if isinstance(b, CrossBackend) and not b.takes(target)]
+    with reserved_stdout():
+        done = {backend.name: backend.fetch(target) for backend in able}
+    if as_json:
+        print_json("targets", {"fetched": done}, [])
+        return
+    for name, text in done.items():
+        show(f"{name}: {text}")
+    if not done:
+        show(f"{target.name} needs nothing from the package index")
 
 
 def _reasons(entries: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optc import registry
-from optc.backend import Backend, HiddenBackend, StepBackend, builds_steps
+from optc.backend import Backend, CrossBackend, HiddenBackend, StepBackend, builds_steps
 from optc.errors import InputError, UnavailableError, UnsupportedError
 from optc.suggest import near
 from optc.target import Target, parse_target
@@ -50,7 +50,10 @@ def parse_engines(
     """
     requests = name_engines(backends, target, default_backend)
     for request in requests:
-        reason = request.backend.available()
+        backend = request.backend
+        reason = backend.available()
+        if not reason and isinstance(backend, CrossBackend):
+            reason = backend.lacks(request.target)
         if reason:
             raise UnavailableError(reason, where=f"backend {request.backend.name}")
     return requests
@@ -65,7 +68,8 @@ def name_engines(
         backends: ``BACKEND[:TARGET]``, several joined by commas or as a sequence; a target is a
             name of `optc.target.known_targets`, several CUDA architectures joined by ``+`` or a
             comma (``tensorrt:sm_89,sm_120``). None or empty is ``default_backend``.
-        target: Of those that name none; None is ``native``.
+        target: Of those that name none; several, joined by commas, are an engine of each such
+            backend for each. None is ``native``.
         default_backend: The recipe's.
 
     Raises:
@@ -80,7 +84,7 @@ def name_engines(
             where=f"--target {target}",
             hint="leave one of them out",
         )
-    found = [(_backend(name), _target(name, own, target)) for name, own in pairs]
+    found = [(_backend(name), one) for name, own in pairs for one in _targets(name, own, target)]
     _check_different(found)
     for backend, wanted in found:
         _check_taken(backend, wanted)
@@ -95,6 +99,17 @@ def split_engines(text: str) -> list[str]:
     items: list[str] = []
     for piece in text.split(","):
         if items and piece.startswith("sm_"):
+            items[-1] += f"+{piece}"
+        else:
+            items.append(piece)
+    return items
+
+
+def split_targets(text: str) -> list[str]:
+    """The targets of a list with commas; CUDA architectures in a row are one target."""
+    items: list[str] = []
+    for piece in text.split(","):
+        if items and piece.startswith("sm_") and "sm_" in items[-1]:
             items[-1] += f"+{piece}"
         else:
             items.append(piece)
@@ -154,10 +169,10 @@ def _backend(name: str) -> Backend:
     return registry.backend(name)
 
 
-def _target(backend: str, own: str | None, default: str | None) -> Target:
+def _targets(backend: str, own: str | None, default: str | None) -> list[Target]:
     if own is not None:
-        return parse_target(own, f"--backend {backend}:{own}")
-    return parse_target(default or "native")
+        return [parse_target(own, f"--backend {backend}:{own}")]
+    return [parse_target(name) for name in split_targets(default or "native")]
 
 
 def _check_different(found: Sequence[tuple[Backend, Target]]) -> None:

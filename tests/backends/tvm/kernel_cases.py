@@ -39,7 +39,9 @@ from optc.backends.tvm.kernels.token_wise import (
     sparse_embedding,
 )
 from optc.backends.tvm.kernels.token_wise import gather_rows as rows
-from optc.target import host_features, known_targets
+from optc.target import AARCH64, host_features, known_targets
+from tests.arm import kernels as arm
+from tests.arm.kernels import target_of
 
 Array = npt.NDArray[Any]
 TARGETS = ("x86-64-v4-vnni", "x86-64-v3")
@@ -82,10 +84,11 @@ def isa_named(target: str) -> Isa:
     """The instruction set of a target; skips the test where this machine lacks it."""
     if target == DEVICE:
         return DEVICE  # type: ignore[no-any-return]
-    missing = known_targets()[target].missing_on(host_features())
-    if missing:
+    wanted = known_targets()[target_of(target)]
+    missing = wanted.missing_on(host_features())
+    if missing and wanted.processor != AARCH64:
         pytest.skip(f"this machine lacks {', '.join(missing)}")
-    return isa_of(known_targets()[target])
+    return isa_of(wanted)
 
 
 @cache
@@ -103,6 +106,8 @@ def run(config: Any, isa: Isa, *arrays: Array) -> list[Array]:
         from tests.backends.tvm_cuda import device_kernels
 
         return device_kernels.run(config, *arrays)
+    if isa.arm:
+        return arm.run(compiled(config, isa), "main", isa, list(arrays))
     tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cpu()) for array in arrays]
     compiled(config, isa)["main"](*tensors)
     return [tensor.numpy() for tensor in tensors]

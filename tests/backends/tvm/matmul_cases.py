@@ -36,7 +36,9 @@ from optc.backends.tvm.weights.sparse_packing import (
     pack_sparse,
     starts,
 )
-from optc.target import Target, host_features, known_targets
+from optc.target import AARCH64, Target, host_features, known_targets
+from tests.arm import kernels as arm
+from tests.arm.kernels import target_of
 from tests.backends.tvm.kernel_cases import DEVICE, blank
 from tests.backends.tvm.sparse_models import SPARSE
 from tests.backends.tvm.weights.unpacking import round_bfloat16
@@ -58,10 +60,11 @@ def isa_that_runs(name: str) -> Isa:
     """The instruction set of a target; skips the test where this machine lacks it."""
     if name == DEVICE:
         return DEVICE  # type: ignore[no-any-return]
-    missing = TARGETS[name].missing_on(host_features())
-    if missing:
+    wanted = {**known_targets(), **TARGETS}[target_of(name)]
+    missing = wanted.missing_on(host_features())
+    if missing and wanted.processor != AARCH64:
         pytest.skip(f"this machine lacks {', '.join(missing)}")
-    return isa_of(TARGETS[name])
+    return isa_of(wanted)
 
 
 @cache
@@ -90,6 +93,9 @@ def run(config: Config, isa: Isa, inputs: list[Array]) -> Array:
         return device_kernels.run(config, *inputs, blank(len(inputs[0]), config.n))[-1]
     rows = len(inputs[0])
     size = rows * config.n
+    if isa.arm:
+        operands = [*map(np.ascontiguousarray, inputs), blank(rows, config.n)]
+        return arm.run(compiled(config, isa), config.name, isa, operands)[-1]  # type: ignore[no-any-return]
     guarded = tvm.runtime.tensor(np.full(size + 64, np.nan, np.float32), tvm.cpu())
     out = guarded._create_view((rows, config.n))
     tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cpu()) for array in inputs]

@@ -105,13 +105,13 @@ class Int8:
         self._set_start(weights, total, m)
 
     def keys(self, pool: Expr, words: Words) -> tuple[Expr, ...]:
-        """u8x64, as the instruction set's dot product takes them, in halves for 8 lanes."""
+        """u8x64, as the instruction set's dot product takes them, in parts for fewer lanes."""
         return self.values(pool, words, LANES)
 
     def values(
         self, pool: Expr, words: Words, lanes: int, kept: Expr | None = None
     ) -> tuple[Expr, ...]:
-        """u8x64, as the instruction set's dot product takes them, in halves for 8 lanes."""
+        """u8x64, as the instruction set's dot product takes them, in parts for fewer lanes."""
         loaded = load(pool, *words.at, words.first * 4, lanes=4 * lanes)
         return self.prepared(bind(widened(tir.reinterpret(loaded, dtype=f"int32x{lanes}"))))
 
@@ -148,7 +148,9 @@ class Int8:
         sums = [
             ops.dot(part, words[i * each : (i + 1) * each], operand) for i, part in enumerate(parts)
         ]
-        total.set(sums[0] if len(sums) == 1 else combine(*sums))
+        while len(sums) > 1:
+            sums = [combine(*sums[i : i + 2]) for i in range(0, len(sums), 2)]
+        total.set(sums[0])
 
     def value(self, totals: list[Expr]) -> Expr:
         """Upper digits count 128 times."""
@@ -165,10 +167,12 @@ class Int8:
 
     def _parts(self, vector: Expr) -> list[Expr]:
         """A vector of 16 lanes in registers of the instruction set."""
-        if self.isa.lanes == LANES:
+        lanes = lanes_of(vector)
+        if self.isa.lanes == lanes:
             return [vector]
-        half = f"int32x{LANES // 2}"
-        return [bind(tir.vectorlow(half, vector)), bind(tir.vectorhigh(half, vector))]
+        half = f"int32x{lanes // 2}"
+        low, high = bind(tir.vectorlow(half, vector)), bind(tir.vectorhigh(half, vector))
+        return [*self._parts(low), *self._parts(high)]
 
 
 def _new(vectors: int, planes: int, count: int) -> Operands:

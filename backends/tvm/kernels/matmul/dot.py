@@ -76,6 +76,48 @@ class ByteDot:
         return _call("int8", 4 * self.lanes, "llvm.x86.avx2.psign.b", value, sign)
 
 
+@dataclass(frozen=True)
+class NeonDot:
+    """sdot: s8 x s8, int32 sums, exact. Bytes of weights become signed, unless all are below 128.
+
+    Attributes:
+        small: All weights are below 128.
+    """
+
+    small: bool = False
+
+    @property
+    def offset(self) -> int:
+        """What makes weights signed."""
+        return 0 if self.small else 128
+
+    def prepare(self, weights: Any) -> tuple[Any, ...]:
+        """The weights as signed bytes."""
+        if not self.small:
+            weights = tir.bitwise_xor(weights, tir.broadcast(tir.uint8(0x80), 16))
+        return (tir.bind(tir.reinterpret(weights, dtype="int8x16")),)
+
+    def dot(self, total: Any, weights: tuple[Any, ...], activations: Any) -> Any:
+        """One instruction."""
+        return _call("int32", 4, "llvm.aarch64.neon.sdot.v4i32.v16i8", total, *weights, activations)
+
+
+@dataclass(frozen=True)
+class NeonMixedDot:
+    """usdot of i8mm: u8 x s8, int32 sums, exact."""
+
+    offset: int = 0
+
+    def prepare(self, weights: Any) -> tuple[Any, ...]:
+        """The weights as they are."""
+        return (weights,)
+
+    def dot(self, total: Any, weights: tuple[Any, ...], activations: Any) -> Any:
+        """One instruction."""
+        name = "llvm.aarch64.neon.usdot.v4i32.v16i8"
+        return _call("int32", 4, name, total, *weights, activations)
+
+
 def _call(dtype: str, lanes: int, name: str, *operands: Any) -> Any:
     return tir.call_llvm_pure_intrin(f"{dtype}x{lanes}", name, *operands)
 
@@ -106,6 +148,8 @@ def add_pairs(total: Any, unsigned: Any, signed: Any, lanes: int) -> Any:
     return add_words(total, multiply_bytes(unsigned, signed, lanes), ones, lanes)
 
 
-def dot_ops(isa: Isa) -> DotOps:
-    """The dot product of bytes on ``isa``."""
+def dot_ops(isa: Isa, bits: int = 8) -> DotOps:
+    """The dot product of bytes on ``isa``, of which those of weights are below 2 ** ``bits``."""
+    if isa.arm:
+        return NeonMixedDot() if isa.i8mm else NeonDot(bits < 8)
     return VnniDot(isa.lanes) if isa.vnni else ByteDot(isa.lanes)

@@ -258,7 +258,7 @@ def int_work(
         products = ShortSums(values, config.group_size, isa, x.q, x.sums)
     else:
         weight = PackedWeights(values, config.group_size)
-        products = Dots(weight, isa, AsStored(x.q, isa.lanes))
+        products = Dots(weight, isa, AsStored(x.q, isa.lanes), config.bits)
     tiles = IntTiles(config, isa, products, x.scale, x.sums, weights, out, rows_at=rows_at)
     panels, short = config.panels, config.short_panels
     return Work(rows, config.n, config.k_padded, schedule, tiles.emit, panels=panels, short=short)

@@ -45,22 +45,24 @@ class Dots:
         weights: The weights.
         isa: What the kernel is compiled for.
         activations: What they are multiplied by.
+        bits: Of the weights' unsigned values.
     """
 
     weights: Weights
     isa: Isa
     activations: Activations
+    bits: int = 8
 
     @property
     def offset(self) -> int:
         """That of the instruction set's dot product."""
-        return dot_ops(self.isa).offset
+        return dot_ops(self.isa, self.bits).offset
 
     def add(
         self, sums: Registers, rows: Sequence[Any], place: Place, group: Any, column: Any
     ) -> None:
         """Multiply four activations of every row by the weights of all columns."""
-        ops = dot_ops(self.isa)
+        ops = dot_ops(self.isa, self.bits)
 
         def use(k: Any, vectors: list[Any]) -> None:
             prepared = [ops.prepare(vector) for vector in vectors]

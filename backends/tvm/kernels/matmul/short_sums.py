@@ -30,7 +30,7 @@ FOURS = {6: 2, 5: 4, 4: 8, 3: 8, 2: 8}
 
 def sums_are_short(bits: int, isa: Isa) -> bool:
     """True if a matmul by weights of ``bits`` is of this kind on ``isa``."""
-    return bits in FOURS and not isa.vnni
+    return bits in FOURS and not isa.dots
 
 
 @dataclass(frozen=True)

@@ -199,6 +199,10 @@ class GroupScales:
         """Each lane's byte where a mask has the byte's place among the 16 that a shuffle sees; the
         mask of the first lane, and by how much the next one's is greater. 0x80 gives a zero."""
         lanes = self.isa.lanes
+        if self.isa.arm:  # a product by ones puts a byte in several places
+            ones = tir.broadcast(tir.uint32(0x10001 if dtype == "int16" else 0x1010101), lanes)
+            words = self._wide(block, group, part, column) * ones
+            return tir.bind(tir.reinterpret(words, dtype=f"{dtype}x{8 if dtype == 'int16' else 16}"))
         mask = tir.ramp(tir.uint32(first), tir.uint32(step), lanes)
         kind = f"int8x{4 * lanes}"
         name = "llvm.x86.avx512.pshuf.b.512" if lanes == 16 else "llvm.x86.avx2.pshuf.b"
