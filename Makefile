@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-long check format lint types layers smoke changed clean
+.PHONY: demo test test-arm test-long check format lint types layers smoke changed clean
 
 demo: $(STAMP)
 	$(BIN)/optc compile examples/models/pycode --recipe int8-fused -o artifacts/pycode-int8-fused \
@@ -19,6 +19,14 @@ test: $(STAMP) lint types layers
 # What seldom changes: benchmarks' own tests, and fuzzing of every format.
 test-long: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m long
+
+# Kernels and engines for aarch64 under an emulator, some 45 minutes of one core. Installs it and a
+# Python of aarch64 into .arm, by apt-get (Debian, Ubuntu) and pip; `make test` uses them if there.
+test-arm: $(STAMP)
+	$(BIN)/python -m tests.arm.install
+	OPTC_TEST_ARM_ENGINES=1 $(BIN)/python -m pytest tests/arm
+	OPTC_TEST_ARM=1 $(BIN)/python -m pytest -n 2 --dist worksteal \
+	  tests/backends/tvm/kernels tests/backends/tvm/test_schedule_kernels.py
 
 # Before every commit, two to three minutes: what machines can judge, the main job, and the tests of
 # what differs from BASE. `make check BASE=main` takes in what was committed since.

@@ -46,6 +46,21 @@ def test_unknown_targets_are_named(name: str, message: str) -> None:
             "it needs avx512_vnni, avx512bw, avx512dq, avx512f, avx512vl, which this CPU lacks",
         ),
         (
+            "aarch64-i8mm",
+            Machine(frozenset({"asimd", "asimddp", "atomics"})),
+            "it needs i8mm, which this CPU lacks",
+        ),
+        (
+            "aarch64-dotprod",
+            Machine(V3),
+            "it needs a processor of aarch64, this one is of x86_64",
+        ),
+        (
+            "x86-64-v3",
+            Machine(frozenset({"asimd"})),
+            "it needs a processor of x86_64, this one is of aarch64",
+        ),
+        (
             "sm_80",
             Machine(V3, (), "no driver"),
             "it needs a CUDA device: no driver",

@@ -110,8 +110,8 @@ def isa_of(target: Target) -> Isa:
     """The best instruction set of the kernels that ``target`` has.
 
     Raises:
-        UnavailableError: The target is no CPU, or lacks even AVX2 or dot products; the message names
-            what lacks.
+        UnavailableError: The target is no CPU, or lacks even AVX2 or products of bytes; the message
+            names what lacks.
     """
     available = frozenset(target.features)
     if target.kind == "cpu" and target.processor == AARCH64:

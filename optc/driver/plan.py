@@ -24,6 +24,7 @@ from optc.forms.find import form_type
 from optc.forms.ragged import RaggedStep
 from optc.importer.hub import local_model
 from optc.importer.model_folder import model_folder
+from optc.machine import this_machine
 from optc.notebook.tables import plan_html
 from optc.options import PLANNED, CompileOptions
 from optc.options.keywords import PlanChanges
@@ -31,7 +32,7 @@ from optc.options.option import with_changes
 from optc.pipeline.pipeline import Pipeline
 from optc.progress import Progress, no_progress, telling
 from optc.recipe import Recipe
-from optc.target import known_targets
+from optc.target import Target, known_targets
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
     from optc.roofline.ceilings import Ceiling
 
 ALL = "all"
+#: The same for this machine alone.
+HERE = "here"
+#: Each engine by itself, as many compiles would make them.
+_EACH = (ALL, HERE)
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def plan(
     model: str | Path,
     recipe: str | Path | None = None,
     *,
-    backends: str | Sequence[str] = ALL,
+    backends: str | Sequence[str] = HERE,
     ceilings: Mapping[str, Ceiling] | None = None,
     progress: Progress = no_progress,
     **changes: Unpack[PlanChanges],
@@ -112,7 +117,8 @@ def plan(
     Args:
         model: Folder of the model, as of `optc.compile`.
         recipe: As in `CompileOptions`; here it needs no name.
-        backends: ``all`` installed ones for every target that they know, or as of `optc.compile`.
+        backends: ``here`` are all installed ones for this machine, its CUDA devices included;
+            ``all`` the same for every target that they know; else as of `optc.compile`.
         ceilings: Of this machine, to bound the speed of engines that run here.
         progress: Told what goes on.
         **changes: Those fields of `CompileOptions` that `PLANNED` names.
@@ -133,7 +139,7 @@ def plan(
     requests = _requests(backends, whole.backend)
     # all backends are as many compiles; those that are named are one, with one graph
     recipes = [
-        for_engines(whole, [r] if backends == ALL else requests, asked.set) for r in requests
+        for_engines(whole, [r] if backends in _EACH else requests, asked.set) for r in requests
     ]
     main = _main(requests, whole.backend)
     options = ResolvedOptions(
@@ -142,7 +148,7 @@ def plan(
     imported, limits, each, present, imported_peak = _import_and_lower(options, recipes)
     lowered = each[main]
     passes = recipes[main].pipeline.passes
-    one = () if backends == ALL else requests  # the engines of one artifact
+    one = () if backends in _EACH else requests  # the engines of one artifact
     engines = tuple(
         engine_plan(r, own.model, replace(limits, readers=weight_readers(one, r)), ceilings)
         for r, own in zip(requests, each, strict=True)
@@ -211,12 +217,25 @@ def _kv_bytes(model: ir.Model) -> tuple[int, int]:
 
 
 def _requests(backends: str | Sequence[str], default: str) -> tuple[EngineTarget, ...]:
-    if backends != ALL:
+    if backends not in _EACH:
         return name_engines(backends, None, default)
     found = map(registry.backend, registry.backend_names())
-    targets = known_targets().values()
+    targets = known_targets().values() if backends == ALL else _targets_here()
     pairs = [(b, target) for b in found for target in targets if not b.takes(target)]
     return tuple(EngineTarget(engine_name(*pair), *pair) for pair in pairs)
+
+
+def _targets_here() -> tuple[Target, ...]:
+    """``native``, and the best target of each CUDA device of this machine."""
+    here, known = this_machine(), known_targets()
+    cuda = [target for target in known.values() if target.kind == "cuda"]
+    best = {
+        device: target
+        for device in here.sm
+        for target in cuda  # ascending
+        if not replace(here, sm=(device,)).misfit(target)
+    }
+    return (known["native"], *dict.fromkeys(best.values()))
 
 
 def _main(requests: Sequence[EngineTarget], backend: str) -> int:

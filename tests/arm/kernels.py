@@ -28,6 +28,12 @@ def target_of(name: str, features: tuple[str, ...] = ()) -> str:
     return STANDS_FOR[name]
 
 
+def only_here() -> None:
+    """Skip a test of this machine's code where kernels run on aarch64."""
+    if ON_ARM:
+        pytest.skip("looks at code for this machine")
+
+
 @cache
 def linked(executable: Any) -> Path:
     """The shared library of a compiled module."""

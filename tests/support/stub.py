@@ -29,7 +29,14 @@ class StubBackend:
         self.preference = preference
         self.built: list[tuple[Target, BuildOptions]] = []
         self.reason = ""
+        self.lacking = ""
         self.computes_in = "float32"
+
+    def lacks(self, target: Target) -> str:
+        return self.lacking
+
+    def fetch(self, target: Target) -> str:
+        return f"fetched for {target.name}"
 
     def available(self) -> str:
         return self.reason

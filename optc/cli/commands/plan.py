@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 @add_options(CompileOptions, *PLANNED)
 @click.option(
     "--backends",
-    default="all",
+    default="here",
     show_default=True,
-    metavar="all|BACKEND[:TARGET],…",
-    help="Whom to ask.",
+    metavar="here|all|BACKEND[:TARGET],…",
+    help="Whom to ask: all backends for this machine, or for every target.",
 )
 @click.option("--measure", is_flag=True, help="Measure this machine to bound the speed here.")
 @json_option
@@ -86,7 +86,7 @@ def _plan_ladder(as_json: bool, measure: bool, options: dict[str, Any]) -> None:
 
         found = plan_ladder(
             options.pop("model"),
-            backends=None if asked == "all" else asked,
+            backends=None if asked in ("here", "all") else asked,
             ceilings=_measure(warnings) if measure else None,
             progress=progress,
             **options,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -12,7 +13,8 @@ from optc.backend import CrossBackend
 from optc.cli.commands.bench_tables import ceilings_text
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout, show, table
 from optc.machine import Machine, this_machine
-from optc.target import Target, known_targets, parse_target, usable_threads
+from optc.target import Target, cpu_name, known_targets, parse_target, usable_threads
+from optc.target_facts import facts_of
 
 
 @click.command("targets", short_help="List the targets and which of them run here.")
@@ -24,7 +26,8 @@ from optc.target import Target, known_targets, parse_target, usable_threads
 )
 @json_option
 def command(measure: bool, fetch: str | None, as_json: bool) -> None:
-    """List the targets with what they need, and which of them run here.
+    """List the targets with what they need, on which machines their speed was measured and when,
+    and which of them run here.
 
     With --measure: read bandwidth and int8, bf16 and fp32 peaks of this machine, on all threads.
 
@@ -40,6 +43,7 @@ def command(measure: bool, fetch: str | None, as_json: bool) -> None:
     ceilings = _measure(warnings) if measure else None
     if as_json:
         machine: dict[str, Any] = {
+            "cpu": cpu_name(),
             "features": sorted(host.features),
             "sm": list(host.sm),
             "threads": usable_threads(),
@@ -49,11 +53,11 @@ def command(measure: bool, fetch: str | None, as_json: bool) -> None:
         print_json("targets", {"targets": entries, "host": machine}, warnings)
         return
     print_warnings(warnings)
-    rows = table("targets", "name", "kind", "runs here", "features")
+    rows = table("targets", "name", "here", "speed measured on")
     for entry in entries:
         runs = "yes" if entry["runs_here"] else "no"
-        rows.add_row(entry["name"], entry["kind"], runs, " ".join(entry["features"]))
-    show(rows, *_reasons(entries))
+        rows.add_row(entry["name"], runs, _measured(entry))
+    show(rows, *_needs(entries), *_reasons(entries), _here(host))
     if ceilings is not None:
         show(f"{usable_threads()} threads; {ceilings_text(ceilings)}")
 
@@ -70,6 +74,26 @@ def _fetch(target: Target, as_json: bool) -> None:
         show(f"{name}: {text}")
     if not done:
         show(f"{target.name} needs nothing from the package index")
+
+
+def _measured(entry: Mapping[str, Any]) -> str:
+    found = ", ".join(f"{one['machine']} {one['date']}" for one in entry["measured"])
+    return found or f"not measured; {entry['tested']}"
+
+
+def _needs(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Processors that have what targets need, one line a target."""
+    fixed = (entry for entry in entries if entry["name"] != "native")
+    return [
+        f"{entry['name']} needs {' '.join(entry['features']) or 'a GPU'}: {entry['runs_on']}"
+        for entry in fixed
+    ]
+
+
+def _here(host: Machine) -> str:
+    devices = ", ".join(f"sm_{sm}" for sm in host.sm) or "no CUDA device"
+    features = " ".join(sorted(host.features)) or "nothing that kernels use"
+    return f"this machine: {cpu_name()}, {usable_threads()} threads, {features}; {devices}"
 
 
 def _reasons(entries: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -92,12 +116,15 @@ def _measure(warnings: list[str]) -> dict[str, Any]:
 
 
 def _describe(target: Target, host: Machine) -> dict[str, Any]:
-    reason = host.misfit(target)
+    reason, facts = host.misfit(target), facts_of(target)
     return {
         "name": target.name,
         "kind": target.kind,
         "features": list(target.features),
         "sm": list(target.sm),
+        "runs_on": facts.runs_on,
+        "measured": [asdict(one) for one in facts.measured],
+        "tested": facts.tested,
         "runs_here": not reason,
         "missing": list(target.missing_on(host.features)),
         "reason": reason,

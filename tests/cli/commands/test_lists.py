@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from optc.cli.commands import targets
 from optc.machine import Machine
+from optc.target import known_targets
+from optc.target_facts import facts_of
 from tests.cli.conftest import Optc
 from tests.support.stub import StubBackend
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_recipes(optc: Optc) -> None:
@@ -37,13 +44,37 @@ def test_targets(optc: Optc) -> None:
     value = optc("targets", "--json").json
     targets = {entry["name"]: entry for entry in value["targets"]}
     cuda = [f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 120)]
-    assert list(targets) == ["native", "x86-64-v3", "x86-64-v4-vnni", *cuda]
+    cpus = ["native", "x86-64-v3", "x86-64-v4-vnni", "aarch64-dotprod", "aarch64-i8mm"]
+    assert list(targets) == [*cpus, *cuda]
     assert targets["native"]["runs_here"] is True
     assert targets["native"]["features"] == value["host"]["features"]
     assert value["host"]["threads"] >= 1
     assert targets["cuda:sm_90"]["sm"] == [90]
     assert targets["cuda:sm_90"]["runs_here"] == (90 in value["host"]["sm"])
-    assert "x86-64-v4-vnni" in optc("targets").out
+    assert targets["cuda:sm_90"]["measured"] == [{"machine": "H200", "date": "2026-11-27"}]
+    assert targets["aarch64-i8mm"]["measured"] == []
+    assert targets["aarch64-i8mm"]["tested"] == "run under qemu by its tests"
+    out = " ".join(optc("targets").out.split())
+    assert "x86-64-v3 needs avx2 f16c fma" in out
+    assert f"this machine: {value['host']['cpu']}, {value['host']['threads']} threads" in out
+
+
+def test_what_another_processor_needs_is_fetched(optc: Optc, stub: StubBackend) -> None:
+    found = optc("targets", "--fetch", "aarch64-dotprod", "--json").json
+    assert found["fetched"] == {"stub": "fetched for aarch64-dotprod"}
+    assert optc("targets", "--fetch", "aarch64-i8mm").out == "stub: fetched for aarch64-i8mm\n"
+    refused = optc("targets", "--fetch", "aarch64")
+    assert refused.code == 2
+    assert "--fetch: unknown target 'aarch64' (did you mean 'aarch64-" in refused.err
+
+
+def test_machines_and_dates_of_targets_are_those_of_the_results() -> None:
+    text = (ROOT / "benchmarks/results/README.md").read_text()
+    rows = re.findall(r"\| ([^|]+) \| (2026-\d\d-\d\d) \|$", text, re.MULTILINE)
+    newest = {machine: max(d for m, d in rows if m == machine) for machine, _ in rows}
+    for target in known_targets().values():
+        for one in facts_of(target).measured:
+            assert newest[one.machine] == one.date, f"{target.name}: {one.machine}"
 
 
 def test_a_reason_that_targets_share_stands_once_below(
@@ -53,7 +84,7 @@ def test_a_reason_that_targets_share_stands_once_below(
     monkeypatch.setattr(targets, "this_machine", lambda: here)
     monkeypatch.setenv("COLUMNS", "60")
     out = optc("targets").out
-    assert " cuda:sm_80       cuda   no\n" in out
+    assert re.search(r"^ cuda:sm_80 +no ", out, re.MULTILINE)
     note = " ".join(out.partition("\n\n")[2].split())
     cuda = ", ".join(f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 120))
     assert f"{cuda}: it needs a CUDA device: no NVIDIA driver is installed" in note

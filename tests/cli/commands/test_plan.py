@@ -15,11 +15,12 @@ from optc.driver.plan import plan
 from optc.errors import UnavailableError
 from optc.executable.executable import KV_TYPES
 from optc.importer import ImportedModel
+from optc.machine import Machine
 from optc.roofline import this_machine
 from optc.roofline.ceilings import Ceiling
 from optc.roofline.costs import KernelCost, StepCosts
 from optc.roofline.estimate import EngineEstimate, speed_bound
-from optc.target import Target
+from optc.target import Target, host_features, known_targets
 from tests.bench.fakes import FakeMeter
 from tests.cli.conftest import Optc
 from tests.runtime.support.toy import toy_spec
@@ -108,7 +109,7 @@ def test_each_backend_is_asked_about_what_the_recipe_makes_for_it(
     for backend in backends.values():
         backend.supports = kv_type  # type: ignore[method-assign]
     alone = {"tvm-native": "float32", "picky-sm_90": "int8"}
-    assert types().items() >= alone.items(), "as many compiles"
+    assert types("--backends", "all").items() >= alone.items(), "as many compiles"
     together = {"tvm-native": "int8", "picky-sm_90": "int8"}
     assert types("--backends", "tvm,picky:sm_90") == together, "one compile, one graph"
 
@@ -116,9 +117,10 @@ def test_each_backend_is_asked_about_what_the_recipe_makes_for_it(
 def test_every_node_has_a_verdict_for_every_backend_and_target(
     plan_tiny: Optc, backends: dict[str, StubBackend], tmp_path: Path
 ) -> None:
-    value = plan_tiny("--json").json
+    value = plan_tiny("--json", "--backends", "all").json
     engines = {engine["name"]: engine for engine in value["engines"]}
-    assert list(engines) == ["tvm-native", "tvm-x86-64-v3", "tvm-x86-64-v4-vnni", "picky-sm_90"]
+    cpus = [f"tvm-{t.name}" for t in known_targets().values() if t.kind == "cpu"]
+    assert list(engines) == [*cpus, "picky-sm_90"]
     totals = {name: sum(engine["counts"].values()) for name, engine in engines.items()}
     assert len(set(totals.values())) == 1, "the same nodes for each"
     assert engines["tvm-native"]["counts"]["native"] == totals["tvm-native"]
@@ -182,6 +184,18 @@ def test_a_repeated_compile_finds_its_kernels(
     assert f"{whole:.0f} s with its kernels in the cache" in plan_tiny("--backends", "tvm").out
 
 
+def test_without_backends_the_plan_is_of_this_machine(
+    plan_tiny: Optc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Machine(host_features())
+    monkeypatch.setattr("optc.driver.plan.this_machine", lambda: here)
+    assert [engine["name"] for engine in plan_tiny("--json").json["engines"]] == ["tvm-native"]
+    # code for sm_90 runs on it, that for sm_89 does not
+    here = Machine(host_features(), (90,))
+    names = [engine["name"] for engine in plan_tiny("--json").json["engines"]]
+    assert names == ["tvm-native", "picky-sm_90"]
+
+
 def test_a_measured_machine_bounds_the_speed(
     plan_tiny: Optc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,12 +216,12 @@ def test_a_peak_that_this_cpu_has_not_bounds_nothing() -> None:
 
 
 def test_the_table_names_operators_reasons_and_engines(plan_tiny: Optc) -> None:
-    outcome = plan_tiny()
+    outcome = plan_tiny("--backends", "all")
     assert outcome.code == 0
     for text in (
         "tiny, fp32",
-        "tvm-native, tvm-x86-64-v3, tvm-x86-64-v4-vnni",
-        "optc::AddRMSNorm ",
+        "tvm-native, tvm-x86-64-v3, tvm-x86-64-v4-vnni, tvm-aarch64-dotprod, tvm-aarch64-i8mm",
+        "optc::AddRMSNorm",
         "unsupported",
         "there is no such norm",
         "attention over slots",
@@ -217,7 +231,7 @@ def test_the_table_names_operators_reasons_and_engines(plan_tiny: Optc) -> None:
         "tvm-x86-64-v3: nothing is known of old processors",
         "peak memory of a compile",
     ):
-        assert text in outcome.out, text
+        assert text in " ".join(outcome.out.split()), text
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,15 @@ Backends = dict[str, StubBackend]
         ((), "x86-64-v3", [("target", "tvm", "x86-64-v3")]),
         ("aot:sm_89", None, [("target", "aot", "cuda:sm_89")]),
         (
+            None,
+            "x86-64-v3,aarch64-i8mm",
+            [
+                ("tvm-x86-64-v3", "tvm", "x86-64-v3"),
+                ("tvm-aarch64-i8mm", "tvm", "aarch64-i8mm"),
+            ],
+        ),
+        ("aot", "sm_80,sm_89", [("target", "aot", "cuda:sm_80+sm_89")]),
+        (
             ["tvm", "tvm:x86-64-v4-vnni"],
             "x86-64-v3",
             [
@@ -78,6 +87,12 @@ def test_a_backend_that_cannot_build_here_is_refused_only_where_it_must_build(
     assert len(name_engines("tvm,aot:sm_89", None, "tvm")) == 2
     assert len(parse_engines("tvm", None, "tvm")) == 1
     with pytest.raises(UnavailableError, match=r"^backend aot: no compiler: install it$"):
+        parse_engines("tvm,aot:sm_89", None, "tvm")
+
+
+def test_what_a_target_needs_is_asked_before_anything_is_read(backends: Backends) -> None:
+    backends["aot"].lacking = "the runtime libraries are not on this machine"
+    with pytest.raises(UnavailableError, match=r"^backend aot: the runtime libraries are not"):
         parse_engines("tvm,aot:sm_89", None, "tvm")
 
 

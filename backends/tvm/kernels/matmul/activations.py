@@ -9,7 +9,7 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.matmul.dot import in_lanes, repeated
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH
-from optc.backends.tvm.kernels.matmul.tiles import argument
+from optc.backends.tvm.kernels.matmul.tiles import argument, local
 
 #: Fours of input channels that a task interleaves.
 FOURS = 256
@@ -39,6 +39,25 @@ def quantized_rows(rows: Any, channels: int) -> QuantizedRows:
     )
 
 
+def group_sum(sums: Any, row: Any, group: Any, group_size: int) -> Any:
+    """The sum of a row's activations over one group.
+
+    Args:
+        sums: int32 [T, Kp/32]: of each 32 of them.
+        row: T.
+        group: Which group.
+        group_size: A multiple of 32.
+    """
+    parts, total_parts = group_size // SUM_WIDTH, int(sums.shape[1])
+    if parts == 1:
+        return tir.bind(sums[row, group])
+    total = local(1, "int32")
+    tir.buffer_store(total, tir.int32(0), [0])
+    with tir.serial(tir.min(parts, total_parts - group * parts)) as i:
+        tir.buffer_store(total, total[0] + sums[row, group * parts + i], [0])
+    return tir.bind(total[0])
+
+
 class Activations(Protocol):
     """int8 activations of all rows."""
 
@@ -62,6 +81,11 @@ class AsStored:
     def four(self, row: Any, k: Any) -> Any:
         """From the row."""
         return repeated(self.xq, row, k, self.lanes)
+
+    def pair(self, row: Any, other: Any, k: Any) -> Any:
+        """Eight of a row from channel ``k`` on, then eight of another, s8x16."""
+        low, high = (tir.bind(self.xq.vload([r, k], "int8x8")) for r in (row, other))
+        return tir.bind(tir.vectorcombine("int8x16", low, high))
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul.activations import AsStored, QuantizedRows, quantized_rows
+from optc.backends.tvm.kernels.matmul.activations import (
+    AsStored,
+    QuantizedRows,
+    group_sum,
+    quantized_rows,
+)
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panel, Place
 from optc.backends.tvm.kernels.matmul.products import Dots, Products
@@ -44,6 +49,7 @@ class IntTiles:
         out: float32 [T, N].
         columns: Most columns of a tile.
         rows_at: Where a tile's rows lie.
+        sums: Registers of sums that a value has while its products are added.
     """
 
     config: IntMatmul
@@ -55,10 +61,12 @@ class IntTiles:
     out: Any
     columns: int = BLOCK
     rows_at: RowsAt = in_order
+    sums: int = 1
 
     def emit(self, start: Any, rows: int, place: Place) -> None:
         """One tile of ``rows`` rows and a task's channels, in parts that fit into registers."""
-        width = min(place.width, self.columns, self.config.columns(rows, self.isa))
+        fitting = self.config.columns(rows * self.sums, self.isa)
+        width = min(place.width, self.columns, fitting)
         at = self.rows_at(start, rows)
         if width == place.width:
             self._part(at, place, place.column, width)
@@ -181,26 +189,19 @@ class IntTiles:
 
     def _activation_sum(self, row: Any, group: Any) -> Any:
         """The sum of a row's activations over one group (over all of K per channel)."""
-        total_parts = self.config.k_padded // SUM_WIDTH
-        parts = self.config.group_size // SUM_WIDTH
-        if parts == 1:
-            return tir.bind(self.xsum[row, group])
+        if self.config.group_size:
+            return group_sum(self.xsum, row, group, self.config.group_size)
+        total_parts, lanes = self.config.k_padded // SUM_WIDTH, self.isa.lanes
         total = local(1, "int32")
         tir.buffer_store(total, tir.int32(0), [0])
-        if not parts:
-            lanes = self.isa.lanes
-            wide = total_parts // lanes
-            with tir.serial(wide) as i:
-                part = self.xsum.vload([row, i * lanes], f"int32x{lanes}")
-                reduced = tir.call_llvm_pure_intrin(
-                    "int32", f"llvm.vector.reduce.add.v{lanes}i32", part
-                )
-                tir.buffer_store(total, total[0] + reduced, [0])
-            with tir.serial(total_parts - wide * lanes) as i:
-                tir.buffer_store(total, total[0] + self.xsum[row, wide * lanes + i], [0])
-        else:
-            with tir.serial(tir.min(parts, total_parts - group * parts)) as i:
-                tir.buffer_store(total, total[0] + self.xsum[row, group * parts + i], [0])
+        wide = total_parts // lanes
+        with tir.serial(wide) as i:
+            part = self.xsum.vload([row, i * lanes], f"int32x{lanes}")
+            name = f"llvm.vector.reduce.add.v{lanes}i32"
+            reduced = tir.call_llvm_pure_intrin("int32", name, part)
+            tir.buffer_store(total, total[0] + reduced, [0])
+        with tir.serial(total_parts - wide * lanes) as i:
+            tir.buffer_store(total, total[0] + self.xsum[row, wide * lanes + i], [0])
         return tir.bind(total[0])
 
     def _finish(self, result: Registers, at: TileRows, place: Place, column: Any) -> None:
@@ -257,8 +258,10 @@ def int_work(
     if sums_are_short(config.bits, isa):
         products = ShortSums(values, config.group_size, isa, x.q, x.sums)
     else:
-        weight = PackedWeights(values, config.group_size)
+        weight = PackedWeights(values, config.group_size, 2 if isa.i8mm else 1)
         products = Dots(weight, isa, AsStored(x.q, isa.lanes), config.bits)
     tiles = IntTiles(config, isa, products, x.scale, x.sums, weights, out, rows_at=rows_at)
+    if isa.arm and config.group_size:
+        tiles = replace(tiles, sums=2)
     panels, short = config.panels, config.short_panels
     return Work(rows, config.n, config.k_padded, schedule, tiles.emit, panels=panels, short=short)

@@ -28,6 +28,7 @@ from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panels, Place
 from optc.backends.tvm.kernels.matmul.products import Dots, Products
 from optc.backends.tvm.kernels.matmul.rooms import Rooms
+from optc.backends.tvm.kernels.matmul.scaled_dots import ScaledDots
 from optc.backends.tvm.kernels.matmul.schedule import Schedule, two_level_schedule
 from optc.backends.tvm.kernels.matmul.short_sums import FOURS, ShortSums, sums_are_short
 from optc.backends.tvm.kernels.matmul.tasks import Tall, TileEmitter, Work, emit_tiles
@@ -166,10 +167,10 @@ def two_level_work(
     ahead = max(1, SCALES_AHEAD * unit.channels // unit.rows // config.group_size)
     scales = GroupScales(weights["wg"], isa, ahead)
 
-    def tiles(products: Products, wide: int, columns: int = BLOCK) -> TileEmitter:
+    def tiles(products: Products, wide: int, columns: int = BLOCK, sums: int = 1) -> TileEmitter:
         plain = replace(config.unpacked, schedule=replace(schedule, wide=wide))
         operands = (x.scale, x.sums, weights, out)
-        return IntTiles(plain, isa, products, *operands, columns, rows_at).emit
+        return IntTiles(plain, isa, products, *operands, columns, rows_at, sums).emit
 
     packed = InRegisters(values, scales, config.group_size)
     stored = AsStored(x.q, isa.lanes)
@@ -191,6 +192,12 @@ def two_level_work(
     if sums_are_short(config.bits, isa):
         short = ShortSums(values, config.group_size, isa, x.q, x.sums, scales)
         return Work(rows, config.n, kp, schedule, tiles(short, schedule.wide))
-    lone = tiles(Dots(packed, isa, stored), WIDE)
+    if isa.arm:
+        scaled = ScaledDots(values, config.group_size, scales, isa, x)
+        lone = tiles(scaled, WIDE, sums=2)
+    else:
+        lone = tiles(Dots(packed, isa, stored), WIDE)
     work = Work(rows, config.n, kp, schedule, lone, prepare, config.panels, rooms=rooms)
+    if isa.arm:  # a tile of one vector's columns is narrower than a cache line
+        return work
     return replace(work, tall=Tall(TALL_ROWS, tall))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.matmul.activations import Activations
+from optc.backends.tvm.kernels.matmul.activations import Activations, AsStored
 from optc.backends.tvm.kernels.matmul.dot import dot_ops
+from optc.backends.tvm.kernels.matmul.matrix_dots import MatrixDots
 from optc.backends.tvm.kernels.matmul.places import Place
 from optc.backends.tvm.kernels.matmul.tiles import Registers
 from optc.backends.tvm.kernels.matmul.weights import Weights
@@ -62,6 +63,11 @@ class Dots:
         self, sums: Registers, rows: Sequence[Any], place: Place, group: Any, column: Any
     ) -> None:
         """Multiply four activations of every row by the weights of all columns."""
+        if self.isa.i8mm and len(rows) > 1 and isinstance(self.activations, AsStored):
+            tile = MatrixDots(sums, rows, self.activations)
+            self.weights.each_four(place, group, column, sums.vectors, tile.use)
+            tile.finish()
+            return
         ops = dot_ops(self.isa, self.bits)
 
         def use(k: Any, vectors: list[Any]) -> None:

@@ -25,6 +25,10 @@ CHUNK_ROWS = 48
 WHOLE_BLOCKS = 9
 
 
+#: Rows of the tallest tile of aarch64 that has two registers of sums for each of one.
+TWOFOLD_ROWS = 3
+
+
 @dataclass(frozen=True)
 class Schedule:
     """Parameters of one kernel.
@@ -54,6 +58,8 @@ def default_schedule(blocks: int, group_size: int, isa: Isa) -> Schedule:
     """
     odd, large = bool(blocks % 2), isa.lanes == 16
     tallest = 8 if large else isa.max_rows
+    if group_size and isa.arm:
+        return Schedule(TWOFOLD_ROWS, TWOFOLD_ROWS if odd else 0, halves=odd)
     if group_size:
         few = min(isa.max_rows, 4)
         return Schedule(few, tallest if tallest > few or odd else 0, wide=4, halves=odd)
@@ -69,5 +75,5 @@ def two_level_schedule(blocks: int, isa: Isa) -> Schedule:
     An odd number of blocks is split in halves: whole blocks were not faster.
     """
     plain = default_schedule(blocks, 0, isa)
-    few = FEW_ROWS if isa.lanes == 16 else isa.max_rows
+    few = FEW_ROWS if isa.lanes == 16 else TWOFOLD_ROWS if isa.arm else isa.max_rows
     return replace(plain, few=few, many=plain.many or plain.few, halves=bool(blocks % 2))

@@ -130,15 +130,19 @@ class PackedWeights:
     Attributes:
         values: The values.
         group_size: Input channels of a group; 0 is all of K.
+        fours: At least so many times four channels are a step of the loop; 1 or 2.
     """
 
     values: PackedValues
     group_size: int
+    fours: int = 1
 
     def each_four(self, place: Place, group: Any, column: Any, count: int, use: Use) -> None:
-        """Unit by unit."""
-        values, depth = self.values, UNITS[self.values.bits].channels
-        total = values.units
+        """Unit by unit, or by two of them."""
+        values = self.values
+        units = max(1, self.fours * 4 // UNITS[values.bits].channels)
+        depth = UNITS[values.bits].channels * units
+        total = values.units // units
         width, strands = count * values.isa.lanes, 1
         if self.group_size:
             steps = self.group_size // depth
@@ -148,10 +152,13 @@ class PackedWeights:
             start, number = place.extent(total, depth)
             strands = values.strands(place, width, total)
         with in_strands(start, number, strands) as index:
-            if strands == 1:
-                values.fetch_unit(place, index, column, width)
-            for four, vectors in enumerate(values.unit(place, index, column, count)):
-                use(index * depth + four * 4, vectors)
+            for unit in range(units):
+                at = index if units == 1 else index * units + unit
+                first = index * depth if units == 1 else index * depth + unit * (depth // units)
+                if strands == 1:
+                    values.fetch_unit(place, at, column, width)
+                for four, vectors in enumerate(values.unit(place, at, column, count)):
+                    use(first + four * 4, vectors)
 
 
 @dataclass(frozen=True)
@@ -181,6 +188,14 @@ class GroupScales:
         """The addend of four products, in all four bytes of a lane, u8."""
         return self._spread(block, group, 1, column, 0, 0x04040404, "uint8")
 
+    def words(self, block: Any, group: Any, column: Any) -> tuple[Any, Any]:
+        """The scale of each lane's column, and the addend of a product for int8, int32."""
+        lanes = self.isa.lanes
+        scale, offset = (
+            tir.cast(self._wide(block, group, part, column), f"int32x{lanes}") for part in (0, 1)
+        )
+        return tir.bind(scale), tir.bind(offset - tir.broadcast(tir.int32(128), lanes))
+
     def signed_offset(self, block: Any, group: Any, column: Any) -> Any:
         """The addend of a product for int8, int16 in the low word of a lane; 0 in the other."""
         lanes = self.isa.lanes
@@ -202,7 +217,9 @@ class GroupScales:
         if self.isa.arm:  # a product by ones puts a byte in several places
             ones = tir.broadcast(tir.uint32(0x10001 if dtype == "int16" else 0x1010101), lanes)
             words = self._wide(block, group, part, column) * ones
-            return tir.bind(tir.reinterpret(words, dtype=f"{dtype}x{8 if dtype == 'int16' else 16}"))
+            return tir.bind(
+                tir.reinterpret(words, dtype=f"{dtype}x{8 if dtype == 'int16' else 16}")
+            )
         mask = tir.ramp(tir.uint32(first), tir.uint32(step), lanes)
         kind = f"int8x{4 * lanes}"
         name = "llvm.x86.avx512.pshuf.b.512" if lanes == 16 else "llvm.x86.avx2.pshuf.b"

@@ -10,6 +10,7 @@ from tvm.tirx.script.builder import ir as tir
 from optc.backends.tvm.kernels.attention.claims import CLAIM_IR, for_claimed
 from optc.backends.tvm.kernels.dsl import pipeline
 from optc.backends.tvm.kernels.dsl.script import Expr, bind, kernel, store
+from tests.arm.kernels import only_here
 from tests.backends.tvm.kernel_cases import TARGETS, isa_named  # two threads, by its environment
 
 #: Rounds of one index's work, for each of those that cost the most.
@@ -35,6 +36,7 @@ def _counting() -> tvm.tirx.PrimFunc:
 @pytest.mark.parametrize("count", [1, 2, 3, 63, 64, 65, 127, 1000])
 @pytest.mark.parametrize("costs", ["even", "first", "last", "some"])
 def test_every_index_is_done_once(count: int, costs: str) -> None:
+    only_here()
     isa = isa_named(TARGETS[1])
     module = tvm.IRModule({"main": _counting().with_attr("global_symbol", "main")})
     compiled = tvm.compile(module, isa.tvm_target(), tir_pipeline=pipeline.register())

@@ -12,6 +12,7 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention, paged_attention
 from optc.errors import UnsupportedError
 from optc.target import parse_target
+from tests.arm.kernels import only_here
 from tests.backends.tvm.attention_cases import (
     ARITHMETICS,
     MIXED,
@@ -213,6 +214,7 @@ def test_bits_do_not_depend_on_threads(config: PagedAttention) -> None:
 def test_assembly_uses_the_instructions_of_its_target(
     dtype: str, bits: int, target: str, used: tuple[str, ...], unused: tuple[str, ...]
 ) -> None:
+    only_here()
     isa = NATIVE if target == "native" else isa_named(target)
     if "vdpbf16ps" in used and not isa.bf16:
         pytest.skip("this machine lacks avx512_bf16")

@@ -24,6 +24,7 @@ from optc.backends.tvm.kernels.dsl.script import (
     workspace,
 )
 from optc.backends.tvm.kernels.dsl.vectors import for_vectors, load_part, store_part
+from tests.arm.kernels import only_here
 from tests.backends.tvm.kernel_cases import TARGETS, isa_named  # two threads, by its environment
 
 WIDTH = 40
@@ -98,6 +99,7 @@ def _stored_at(function: tirx.PrimFunc) -> Any:
 @pytest.mark.parametrize("memory", ["scratch", "workspace"])
 @pytest.mark.parametrize("rows", [1, 3, 17])
 def test_numbers_are_those_of_the_kernel(memory: str, rows: int) -> None:
+    only_here()
     module = _module(_doubled_through(memory))
     target = isa_named(TARGETS[1]).tvm_target()
     compiled = tvm.compile(module, target, tir_pipeline=pipeline.register())

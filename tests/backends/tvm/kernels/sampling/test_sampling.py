@@ -17,6 +17,7 @@ from optc.executable.sampling import SampleResult
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sample_batch import pack, unpack
 from optc.runtime.sampling.sampler import Drawn, NoToken, Row, Sampled, best_tokens, sample
+from tests.arm.kernels import only_here
 from tests.backends.tvm.kernel_cases import TARGETS, compiled, isa_named, run
 
 #: Below one vector, a chunk and its neighbours, several chunks with an odd rest.
@@ -140,6 +141,7 @@ def test_no_token_and_one_token(target: str) -> None:
 def test_masses_are_not_contracted(target: str) -> None:
     """A fused multiply-add would round once where NumPy rounds twice. Bounds may have it; vectors
     of float64 are masses only."""
+    only_here()
     assembly = compiled(Sampling(601), isa_named(target)).mod.inspect_source("s")
     assert "mulpd" in assembly
     assert not re.search(r"vfn?m(add|sub)\d+pd", assembly)
