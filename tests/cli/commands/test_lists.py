@@ -10,7 +10,7 @@ import pytest
 from optc.cli.commands import targets
 from optc.machine import Machine
 from optc.target import known_targets
-from optc.target_facts import facts_of
+from optc.cli.target_facts import facts_of
 from tests.cli.conftest import Optc
 from tests.support.stub import StubBackend
 
