@@ -13,8 +13,8 @@ from optc.backend import CrossBackend
 from optc.cli.commands.bench_tables import ceilings_text
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout, show, table
 from optc.machine import Machine, this_machine
+from optc.roofline.measured_targets import facts_of
 from optc.target import Target, cpu_name, known_targets, parse_target, usable_threads
-from optc.cli.target_facts import facts_of
 
 
 @click.command("targets", short_help="List the targets and which of them run here.")

@@ -9,8 +9,8 @@ import pytest
 
 from optc.cli.commands import targets
 from optc.machine import Machine
+from optc.roofline.measured_targets import facts_of
 from optc.target import known_targets
-from optc.cli.target_facts import facts_of
 from tests.cli.conftest import Optc
 from tests.support.stub import StubBackend
 
