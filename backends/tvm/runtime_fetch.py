@@ -81,11 +81,12 @@ def fetch(processor: str, names: tuple[str, ...]) -> Path:
 def _keep(wheel: Path, names: tuple[str, ...], folder: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         members = {f"tvm/lib/{name}": name for name in names}
-        missing = sorted(set(members) - set(archive.namelist()))
+        missing = [name for member, name in members.items() if member not in archive.namelist()]
         if missing:
             raise UnavailableError(f"the wheel has no {', '.join(missing)}", where=wheel.name)
-        for member, name in members.items():
-            if not keep_file(folder / name, archive.read(member)):
+        contents = {name: archive.read(member) for member, name in members.items()}
+        for name, content in contents.items():
+            if not keep_file(folder / name, content):
                 raise UnavailableError(
                     "the file cannot be written",
                     where=str(folder / name),

@@ -6,6 +6,7 @@ import ctypes
 import filecmp
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -37,7 +38,7 @@ from optc.driver.compiling.limits import predicted_bytes
 from optc.driver.compiling.memory import PeakMemory
 from optc.errors import InputError, UnavailableError
 from optc.progress import telling
-from optc.target import Target, parse_target
+from optc.target import AARCH64, X86_64, Target, parse_target
 from tests.backends.tvm.engine_driver import (
     FUSED,
     INT8,
@@ -195,8 +196,19 @@ def test_the_ziglang_wheel_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     zig = [sys.executable, "-m", "ziglang", "cc"]
     subprocess.run([*zig, "-c", "-fPIC", str(source), "-o", str(object_file)], check=True)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    link_module.link(str(tmp_path / "answer.so"), [str(object_file)])
-    assert ctypes.CDLL(str(tmp_path / "answer.so")).answer() == 42
+    link_module.link(str(tmp_path / "answer.so"), [str(object_file)], names={"other": "answer"})
+    library = ctypes.CDLL(str(tmp_path / "answer.so"))
+    assert library.answer() == library.other() == 42
+
+
+def test_another_processor_needs_the_ziglang_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    zig = (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu.2.28")
+    monkeypatch.setattr(platform, "machine", lambda: X86_64)
+    assert link_module.linker_command(AARCH64) == zig
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match="for aarch64 on x86_64 needs the ziglang") as caught:
+        link_module.linker_command(AARCH64)
+    assert caught.value.hint == "pip install ziglang"
 
 
 def test_weights_stream_in_chunks(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""Runtime libraries for another kind of processor: fetched once, copied into engines."""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from optc.backends.tvm import BACKEND, runtime_fetch
+from optc.backends.tvm.runtime_fetch import fetch, fetched_folder, lacking
+from optc.backends.tvm.runtime_libs import LIBRARIES, copy_libraries
+from optc.errors import UnavailableError
+from optc.target import AARCH64, X86_64, known_targets
+
+
+@pytest.fixture(autouse=True)
+def on_x86(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("platform.machine", lambda: X86_64)
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A package index with one wheel, which has the libraries in ``names``."""
+    state = SimpleNamespace(names=LIBRARIES, commands=[], failure="")
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        state.commands.append(command)
+        if state.failure:
+            return SimpleNamespace(returncode=1, stderr=state.failure)
+        folder = Path(command[command.index("--dest") + 1])
+        with zipfile.ZipFile(folder / "apache_tvm.whl", "w") as wheel:
+            for name in state.names:
+                wheel.writestr(f"tvm/lib/{name}", f"code of {name}")
+        return SimpleNamespace(returncode=0, stderr="")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return state
+
+
+def test_what_this_machine_needs_is_there() -> None:
+    assert lacking("", LIBRARIES) == lacking(X86_64, LIBRARIES) == ""
+    assert BACKEND.lacks(known_targets()["x86-64-v3"]) == ""
+    assert BACKEND.fetch(known_targets()["x86-64-v3"]).startswith("nothing to fetch")
+
+
+def test_what_is_missing_is_said_with_the_command_that_gets_it(tmp_path: Path) -> None:
+    reason = BACKEND.lacks(known_targets()["aarch64-i8mm"])
+    assert "for aarch64 are not on this machine" in reason
+    assert "'optc targets --fetch aarch64-dotprod'" in reason
+    with pytest.raises(UnavailableError, match="are not on this machine"):
+        copy_libraries(tmp_path, processor=AARCH64)
+    assert not list(tmp_path.glob("*.so"))
+
+
+def test_fetched_libraries_are_copied(index: SimpleNamespace, tmp_path: Path) -> None:
+    said = BACKEND.fetch(known_targets()["aarch64-dotprod"])
+    assert str(fetched_folder(AARCH64)) in said
+    (command,) = index.commands
+    assert "manylinux_2_28_aarch64" in command
+    assert lacking(AARCH64, LIBRARIES) == BACKEND.lacks(known_targets()["aarch64-i8mm"]) == ""
+    assert copy_libraries(tmp_path, processor=AARCH64) == LIBRARIES
+    assert [(tmp_path / n).read_text() for n in LIBRARIES] == [f"code of {n}" for n in LIBRARIES]
+
+
+def test_failures_say_what_to_do(index: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    index.failure = "one line\nno such host"
+    with pytest.raises(UnavailableError, match=r"could not download .* for aarch64: .*no such"):
+        fetch(AARCH64, LIBRARIES)
+    index.failure, index.names = "", LIBRARIES[:1]
+    with pytest.raises(UnavailableError, match=f"the wheel has no {LIBRARIES[1]}"):
+        fetch(AARCH64, LIBRARIES)
+    assert lacking(AARCH64, LIBRARIES), "nothing is kept by halves"
+    monkeypatch.setattr(runtime_fetch.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match="fetching needs pip") as caught:
+        fetch(AARCH64, LIBRARIES)
+    assert caught.value.hint == "python -m ensurepip"
