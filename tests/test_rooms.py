@@ -51,7 +51,7 @@ BUDGET = {
     "optc/reference": 4_250,
     "optc/report": 2_700,
     "optc/roofline": 750,
-    "optc/runtime": 14_850,
+    "optc/runtime": 15_150,
     "optc/serve": 8_750,
     "optc/simulate": 1_200,
     "optc/sources": 1_100,

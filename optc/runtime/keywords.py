@@ -26,6 +26,7 @@ class ServeChanges(TypedDict, total=False):
     prefix_eviction: Eviction
     prefix_spill: str | Path | None
     answer_cache: str | int | None
+    kv_events: str | None
     speculate: str | None
     draft: str | Path | None
     num_speculative_tokens: int | None

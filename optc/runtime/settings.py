@@ -46,6 +46,9 @@ class ServeSettings:
         answer_cache: Memory for finished answers. A request that comes again, with the same
             prompt, parameters, salt, and a seed unless it is greedy, gets the same answer without
             being computed. Without effect on engines that are not batch-invariant. None keeps none.
+        kv_events: Where events of cached prefixes are published for routers, in vLLM's form:
+            ``ADDRESS[,replay=ADDRESS][,topic=TEXT]`` of ZeroMQ. Needs the extra ``kv-events``. Of
+            requests with a salt nothing is told. None publishes none.
         speculate: Drafts tokens and verifies several in one step, while that pays: ``ngram`` what
             the request's own text repeats, ``lookahead`` also what the model said behind rejected
             drafts, ``draft`` what a smaller model says, ``self`` what the model's own first layers
@@ -96,6 +99,11 @@ class ServeSettings:
     answer_cache: str | int | None = option(
         None, "Memory for answers of requests that may come again.", metavar="SIZE"
     )
+    kv_events: str | None = option(
+        None,
+        "Publish cached prefixes for routers at this address of ZeroMQ, in vLLM's form.",
+        metavar="ADDRESS",
+    )
     speculate: str | None = option(
         None,
         "Draft tokens: ngram, lookahead, draft, self, eagle, medusa, or some joined by +; same "
@@ -134,6 +142,10 @@ class ServeSettings:
                 _check_count(name, count)
         if self.max_waiting is not None:
             _check_count("max_waiting", self.max_waiting)
+        if self.kv_events is not None:
+            from optc.runtime.kv_events.publisher import parse_endpoints
+
+            parse_endpoints(self.kv_events)
         if self.sleep_after is not None and not 0 < self.sleep_after < math.inf:
             raise InputError(f"{self.sleep_after} seconds", where="sleep_after", hint="above 0")
         if isinstance(self.kv_memory, str):

@@ -42,6 +42,17 @@ def otel_packages() -> Iterator[None]:
 
 
 @contextmanager
+def kv_events_packages() -> Iterator[None]:
+    """The same for events of cached prefixes.
+
+    Raises:
+        UnavailableError: A package of the ``kv-events`` extra is not installed.
+    """
+    with _packages("kv-events"):
+        yield
+
+
+@contextmanager
 def eval_packages() -> Iterator[None]:
     """The same for lm-eval.
 

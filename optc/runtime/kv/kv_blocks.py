@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 from optc.executable.executable import Int32
 from optc.runtime.kv.block_pool import BlockPool
 from optc.runtime.kv.eviction import Eviction
-from optc.runtime.kv.prefix_cache import PrefixCache
+from optc.runtime.kv.prefix_cache import BlockLog, PrefixCache
 from optc.runtime.kv.prefix_node import ABSENT, Node
 from optc.runtime.spill.spill import Spill
 
@@ -88,6 +88,7 @@ class KVBlocks:
         prefix_cache: Keep full blocks of requests that ended, for those that begin alike.
         eviction: Which of them goes first when others need the room.
         spill: Where their contents go then; None is nowhere.
+        log: Told of blocks that come and go; None is nobody.
     """
 
     def __init__(
@@ -99,13 +100,14 @@ class KVBlocks:
         prefix_cache: bool = False,
         eviction: Eviction = "lru",
         spill: Spill | None = None,
+        log: BlockLog | None = None,
     ) -> None:
         self.windows = windows
         self.block_size = block_size
         self.pools = tuple(BlockPool(total) for total in totals)
         self.prefixes: PrefixCache | None = None
         if prefix_cache:
-            self.prefixes = PrefixCache(windows, self.pools, block_size, eviction, spill)
+            self.prefixes = PrefixCache(windows, self.pools, block_size, eviction, spill, log)
 
     def new_tables(self) -> BlockTables:
         """Empty tables for a request."""

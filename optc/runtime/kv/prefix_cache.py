@@ -19,6 +19,7 @@ The cache keeps blocks that nobody holds any more until someone needs the room. 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from optc.executable.executable import Int32
 from optc.runtime.kv.block_pool import BlockPool
@@ -26,6 +27,18 @@ from optc.runtime.kv.eviction import Eviction, Order, make_order
 from optc.runtime.kv.prefix_node import ABSENT, Node, descendants
 from optc.runtime.spill.plan import Lost, plan_restore
 from optc.runtime.spill.spill import Spill, chain, root_digest
+
+
+class BlockLog(Protocol):
+    """Told of blocks that prefixes can be taken from (`optc.runtime.kv_events.events`)."""
+
+    def stored(self, salt: str, node: Node) -> bool:
+        """A block is there; False if it is not told of, so that its end is not either."""
+        ...
+
+    def removed(self, node: Node) -> None:
+        """A block is gone."""
+        ...
 
 
 class PrefixCache:
@@ -37,6 +50,7 @@ class PrefixCache:
         block_size: Tokens a block.
         eviction: Which block goes first.
         spill: Where the contents of evicted blocks go; None is nowhere.
+        log: Told of blocks that come and go; None is nobody.
     """
 
     def __init__(
@@ -46,11 +60,16 @@ class PrefixCache:
         block_size: int,
         eviction: Eviction = "lru",
         spill: Spill | None = None,
+        log: BlockLog | None = None,
     ) -> None:
         self._windows = windows
+        self._log = log
+        self._has_digests = spill is not None or log is not None
         self._pools = pools
         self._block_size = block_size
         self._spill = spill
+        #: A group whose blocks all nodes have, if there is one of full attention.
+        self._whole = windows.index(0) if 0 in windows else 0
         self._roots: dict[str, Node] = {}
         # By group: the nodes with a block in it.
         self._used: tuple[Order[Node], ...] = tuple(make_order(eviction) for _ in windows)
@@ -103,6 +122,7 @@ class PrefixCache:
                     self._used[group].touch(node)
             self._pools[group].release(held[group])
         self._prune(path[-1])
+        self._tell(salt, path)
 
     def first_seen(self, count: int) -> list[int]:
         """By group, the first block that the row after ``count`` full blocks sees."""
@@ -150,7 +170,17 @@ class PrefixCache:
                     pool.release([mine])
                     result[group][index] = theirs
                 used.use(node)
+        self._tell(salt, path)
         return result
+
+    def _tell(self, salt: str, path: list[Node]) -> None:
+        """Tell of the nodes of a path that can be used now and could not before."""
+        if self._log is None:
+            return
+        for node in path:
+            if node.told or node.blocks[self._whole] == ABSENT:
+                continue
+            node.told = self._log.stored(salt, node)
 
     def evict(self, group: int, count: int) -> None:
         """Make ``count`` blocks of a group free; at most its pool's ``num_cached``."""
@@ -197,13 +227,13 @@ class PrefixCache:
         groups = len(self._windows)
         node = self._roots.get(salt)
         if node is None:
-            root = root_digest(salt) if self._spill else b""
+            root = root_digest(salt) if self._has_digests else b""
             node = self._roots[salt] = Node(salt.encode(), None, groups, root)
         path = []
         for key in self._keys(tokens):
             child = node.children.get(key)
             if child is None:
-                digest = chain(node.digest, key) if self._spill else b""
+                digest = chain(node.digest, key) if self._has_digests else b""
                 child = node.children[key] = Node(key, node, groups, digest)
             path.append(child)
             node = child
@@ -296,4 +326,6 @@ class PrefixCache:
                 del self._roots[node.key.decode()]
                 return
             del parent.children[node.key]
+            if node.told and self._log is not None:
+                self._log.removed(node)
             node = parent

@@ -14,10 +14,13 @@ class Node:
         key: Its tokens' bytes; a root's is its salt's.
         parent: The block before; None for a root.
         groups: Number of KV groups.
-        digest: Of the prefix, if blocks are spilled.
+        digest: Of the prefix, if blocks are spilled or told of.
+
+    Attributes:
+        told: Routers know that it is there.
     """
 
-    __slots__ = ("blocks", "children", "digest", "key", "parent")
+    __slots__ = ("blocks", "children", "digest", "key", "parent", "told")
 
     def __init__(self, key: bytes, parent: Node | None, groups: int, digest: bytes = b"") -> None:
         self.key = key
@@ -25,6 +28,7 @@ class Node:
         self.parent = parent
         self.children: dict[bytes, Node] = {}
         self.blocks = [ABSENT] * groups
+        self.told = False
 
 
 def descendants(root: Node) -> Iterator[Node]:

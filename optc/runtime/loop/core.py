@@ -12,6 +12,7 @@ from optc.runtime.adapters.table import AdapterTable
 from optc.runtime.beams.searches import BeamSearches
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
+from optc.runtime.kv_events.events import EventLog
 from optc.runtime.loop.batch import build_batch
 from optc.runtime.loop.kv_copies import move_kv
 from optc.runtime.loop.logit_rows import (
@@ -61,7 +62,7 @@ class Core:
         spill_store: Where cached prefixes go that are evicted; None is nowhere.
         speculator: Drafts tokens; None decodes one at a time. It does not change what is drawn,
             if the engine is batch-invariant.
-        before: The core whose place this one takes: its counters go on.
+        log: Told of blocks of cached prefixes that come and go; None is nobody.
         clock: Seconds of a monotonic clock.
     """
 
@@ -74,7 +75,7 @@ class Core:
         eos_token_ids: Iterable[int] = (),
         spill_store: Store | None = None,
         speculator: Speculator | None = None,
-        before: Core | None = None,
+        log: EventLog | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         settings = settings or ServeSettings()
@@ -86,12 +87,11 @@ class Core:
         self._searches = BeamSearches(self._eos)
         self._clock = clock
         self._speculator = speculator
-        self.adapters: AdapterTable = (
-            AdapterTable(spec.adapters) if before is None else before.adapters
-        )
+        self.adapters = AdapterTable(spec.adapters)
         self._spill: Spill | None = None
         if spill_store is not None:
             self._spill = Spill(spill_store, executable)
+        self._log = log
         self._blocks = KVBlocks(
             tuple(group.window for group in spec.groups),
             plan.blocks,
@@ -99,6 +99,7 @@ class Core:
             prefix_cache=settings.prefix_cache and spec.batch_invariant,
             eviction=settings.prefix_eviction,
             spill=self._spill,
+            log=log,
         )
         wanted = settings.max_sequences or spec.max_sequences
         self.scheduler: Scheduler[Request] = Scheduler(
@@ -108,16 +109,19 @@ class Core:
             spec.max_logit_rows,
             settings.prefill_chunk,
         )
-        self._metrics: EngineMetrics = (
-            EngineMetrics(total_blocks=plan.blocks, work=StepWorkload(self._blocks.windows))
-            if before is None
-            else before._metrics
+        self._metrics = EngineMetrics(
+            total_blocks=plan.blocks, work=StepWorkload(self._blocks.windows)
         )
         self._next_id = 0
         self._deadlines = Deadlines()
         executable.allocate_kv(plan.blocks, plan.block_size)
         if speculator is not None:
             speculator.attach(self.scheduler)
+
+    def take_over(self, before: Core) -> None:
+        """Take the place of a core that was closed: its counters and its table of adapters go
+        on."""
+        self.adapters, self._metrics = before.adapters, before._metrics
 
     @property
     def has_work(self) -> bool:
@@ -158,7 +162,10 @@ class Core:
         late = [self._cut(request, "deadline") for request in self._expired()]
         if len(late) == AT_ONCE and not self.scheduler.num_running:
             return late  # there may be more, which nobody should begin
-        return late + self._step() if self.has_work else late
+        updates = late + self._step() if self.has_work else late
+        if self._log is not None:
+            self._log.flush()
+        return updates
 
     def _step(self) -> list[Update]:
         begun = self._clock()
@@ -221,6 +228,8 @@ class Core:
             self._speculator.close()
         if self._spill:
             self._spill.close()
+        if self._log is not None:
+            self._log.close()
         self.executable.close()
 
     def _fork(

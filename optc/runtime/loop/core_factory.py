@@ -10,6 +10,7 @@ from optc.errors import InputError
 from optc.executable.executable import Executable, SharingExecutable, StepInterface
 from optc.executable.shared_kv import can_share
 from optc.runtime.kv.kv_plan import KVPlan, plan_kv, plan_with_draft
+from optc.runtime.kv_events.events import EventLog
 from optc.runtime.loop.core import Core
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafters.chain_drafter import LEAST_CHANCE, ChainDrafter
@@ -97,8 +98,10 @@ class CoreFactory:
             eos_token_ids=self.eos_token_ids,
             spill_store=None if spill is None else parse_spill(spill),
             speculator=self.drafting.speculator(executable, model, costs),
-            before=before,
+            log=None if settings.kv_events is None else _event_log(settings.kv_events),
         )
+        if before is not None:
+            core.take_over(before)
         self.adapters = core.adapters
         return core
 
@@ -126,6 +129,12 @@ class CoreFactory:
     @property
     def _least_chance(self) -> float:
         return 0.0 if self.drafting.count else LEAST_CHANCE
+
+
+def _event_log(text: str) -> EventLog:
+    from optc.runtime.kv_events.publisher import Publisher, parse_endpoints
+
+    return EventLog(Publisher(parse_endpoints(text)))
 
 
 def check_same_vocabulary(spec: StepInterface, draft: StepInterface) -> None:

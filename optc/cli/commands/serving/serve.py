@@ -32,6 +32,7 @@ _SERVED = (
     "block_size",
     "prefix_spill",
     "answer_cache",
+    "kv_events",
     "sleep_after",
     "speculate",
     "draft",

@@ -1,0 +1,1 @@
+"""Tells routers which prefixes an engine has cached, in vLLM's form."""
