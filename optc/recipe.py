@@ -13,6 +13,7 @@ gates:                         # null: measured and reported, not judged
   kl_mean: 0.02
 for_engines:                   # with engines of a backend or kind of target: other options
   onnxruntime: {quantize-weights.symmetric: true}
+otherwise: products-int8       # named tensors: the recipe for other backends and other models
 ```
 """
 
@@ -60,6 +61,7 @@ class _File(BaseModel):
     pipeline: list[Any]
     gates: dict[str, FiniteFloat | None] = {}
     for_engines: dict[str, dict[str, Any]] = {}
+    otherwise: str = ""
 
 
 #: The keys of a recipe's file.
@@ -79,6 +81,8 @@ class Recipe:
         task: Name of the task that it is for.
         for_engines: Options (``pass.option``) by the backends and kinds of target that want them;
             empty once they are applied (`for_kinds`).
+        otherwise: Name of the recipe of named tensors for what this one does not take: models that
+            its passes do not recognize, and engines of other backends. Empty: there is none.
     """
 
     name: str
@@ -88,6 +92,7 @@ class Recipe:
     gates: Mapping[str, float | None]
     for_engines: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     task: str = _TEXT
+    otherwise: str = ""
 
     def for_kinds(self, kinds: Collection[str], chosen: Collection[str] = ()) -> Recipe:
         """The recipe for engines of these backends and kinds of target, all of which are built of
@@ -189,6 +194,7 @@ def _parse(text: str, where: str) -> Recipe:
         gates=read.gates,
         for_engines=read.for_engines,
         task=_known_task(read.task, where),
+        otherwise=_known_recipe(read.otherwise, where),
     )
     for options in read.for_engines.values():
         _check_keys(options, f"{where}, for_engines")
@@ -201,6 +207,13 @@ def _known_task(name: str, where: str) -> str:
     known = registry.tasks()
     if name not in known:
         raise InputError(f"unknown task {name[:80]!r}", where=where, hint=near(name, list(known)))
+    return name
+
+
+def _known_recipe(name: str, where: str) -> str:
+    known = registry.recipe_files()
+    if name and name not in known:
+        raise InputError(f"unknown recipe {name[:80]!r}", where=where, hint=near(name, list(known)))
     return name
 
 

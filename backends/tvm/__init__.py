@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optc.backend import BuildOptions, EngineBuild, Support
     from optc.engine_weights import EngineWeight
     from optc.executable.executable import Executable, StepInterface
+    from optc.executable.tensors import TensorsExecutable
+    from optc.executable.tensors_interface import TensorsInterface
     from optc.roofline.ceilings import Meter
     from optc.roofline.estimate import EngineEstimate
     from optc.roofline.measurable import Profiler
@@ -91,8 +93,11 @@ class TvmBackend(TvmBackendBase):
     def check(self, engine: EngineEntry, files: EngineFiles) -> None:
         """Check ``engine.data`` and the files that it leads to."""
         from optc.backends.tvm.engine_data import read_data
+        from optc.backends.tvm.packed_data import read_packed
+        from optc.executable.tensors_interface import TensorsInterface
 
-        read_data(engine.data).check_files(files)
+        packed = isinstance(engine.interface, TensorsInterface)
+        (read_packed if packed else read_data)(engine.data).check_files(files)
 
     def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
         """Those of the instruction set that its kernels were compiled for."""
@@ -112,6 +117,23 @@ class TvmBackend(TvmBackendBase):
         from optc.backends.tvm.loaded.loader import load_engine
 
         return load_engine(folder, spec, data, threads)
+
+    def build_tensors(
+        self, model: ir.Model, interface: TensorsInterface, target: Target, workdir: Path
+    ) -> EngineBuild:
+        """Build an encoder over packed rows; see
+        `optc.backends.tvm.compiling.build_encoder.build_encoder`."""
+        from optc.backends.tvm.compiling.build_encoder import build_encoder
+
+        return build_encoder(model, interface, target, workdir)
+
+    def load_tensors(
+        self, folder: Path, interface: TensorsInterface, data: dict[str, Any], threads: int
+    ) -> TensorsExecutable:
+        """Load what `build_tensors` wrote; see `optc.backends.tvm.loaded.packed.load_encoder`."""
+        from optc.backends.tvm.loaded.packed import load_encoder
+
+        return load_encoder(folder, interface, data, threads)
 
     def open_meter(
         self, folder: Path, data: dict[str, Any], threads: int, working_set_bytes: int

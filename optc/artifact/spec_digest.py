@@ -29,8 +29,12 @@ def spec_digest(spec: StepInterface, *more: Any) -> bytes:
         spec: The engine's.
         more: Structs, dataclasses, lists, mappings, texts and numbers.
     """
-    own = structs.replace(spec, shared_kv=())
-    return hashlib.sha256(canonical_json(_plain([own, *more]))).digest()
+    return interface_digest(structs.replace(spec, shared_kv=()), *more)
+
+
+def interface_digest(interface: Struct, *more: Any) -> bytes:
+    """The same of any interface."""
+    return hashlib.sha256(canonical_json(_plain([interface, *more]))).digest()
 
 
 def _plain(value: Any) -> Any:

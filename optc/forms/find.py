@@ -9,11 +9,15 @@ from optc.forms.batched import BatchedTensors
 from optc.forms.decoder import Dense, Exported
 from optc.forms.engine import EngineForm
 from optc.forms.form import Form, form_name
+from optc.forms.packed import PackedRows
 from optc.forms.ragged import RaggedStep
 from optc.forms.static_kv import StaticKV
 
 #: All forms, in the order in which a compile goes through them.
-FORMS: tuple[type[Form], ...] = (Exported, Dense, RaggedStep, StaticKV, EngineForm, BatchedTensors)
+FORMS: tuple[type[Form], ...] = (
+    *(Exported, Dense, RaggedStep, StaticKV, EngineForm),
+    *(BatchedTensors, PackedRows),
+)
 
 
 def form_type(model: ir.Model) -> type[Form]:

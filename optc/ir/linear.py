@@ -133,6 +133,7 @@ def merge_linears(graph: ir.Graph, parts: Sequence[Linear]) -> tuple[list[ir.Nod
     if any(part.pruned for part in parts):
         metadata |= _PRUNED
     initializer = add_initializer(graph, weight, name, metadata)
+    name = initializer.name or name  # layers that share weights are merged once for each
     matmul = ir.Node("", "MatMul", [parts[0].x, initializer], name=f"{name}.matmul")
     nodes = [matmul]
     if any(part.bias is not None for part in parts):

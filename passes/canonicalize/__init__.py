@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from optc.passes.canonicalize.canonicalize import STEPS, Canonicalize
+from optc.passes.canonicalize.encoders.pack_rows import PackRows
 from optc.pipeline.base import Pass
 
-PASSES: tuple[type[Pass], ...] = (Canonicalize, *dict.fromkeys(type(step) for step in STEPS))
+PASSES: tuple[type[Pass], ...] = (
+    Canonicalize,
+    PackRows,
+    *dict.fromkeys(type(step) for step in STEPS),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from optc.passes.fuse.gate_up import FuseGateUp
+from optc.passes.fuse.layer_norm import FuseLayerNorm
 from optc.passes.fuse.norm_quantize import FuseNormQuantize
 from optc.passes.fuse.qkv import FuseQKV
 from optc.passes.fuse.residual_norm import FuseResidualNorm
@@ -15,4 +16,5 @@ PASSES: tuple[type[Pass], ...] = (
     FuseResidualNorm,
     FuseRotary,
     FuseNormQuantize,
+    FuseLayerNorm,
 )

@@ -13,7 +13,7 @@ from optc.ir.linear import Linear, linear_of, merge_linears
 from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
 
-ATTENTIONS = ("Attention", "PagedAttention")
+ATTENTIONS = ("Attention", "PagedAttention", "PackedAttention")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`fuse-rotary`: paged attention takes what prepares its q and k: Split, head norms, rotary."""
+"""`fuse-rotary`: attention over rows takes what prepares its q and k: Split, head norms, rotary."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.forms.form import Form
+from optc.forms.packed import PackedRows
 from optc.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Effect, Phase
+
+_ATTENTIONS = ("PagedAttention", "PackedAttention")
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class _Chain:
 
 @dataclass(frozen=True)
 class FuseRotary(Pass):
-    """Every ``optc::PagedAttention``, with what prepares its q and k.
+    """Every ``optc::PagedAttention`` and ``optc::PackedAttention``, with what prepares its q and k.
 
     Legal cases, each of q and k being a source, then at most a head norm, then at most a rotary,
     then at most a rotation of channels:
@@ -42,12 +45,12 @@ class FuseRotary(Pass):
     phase: ClassVar[Phase] = Phase.FUSION
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     expected: ClassVar[bool] = True
-    takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
+    takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep, PackedRows)
 
     def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
-        for node in [n for n in model.graph if is_op(n, "PagedAttention", domain=DOMAIN)]:
+        for node in [n for n in model.graph if is_op(n, *_ATTENTIONS, domain=DOMAIN)]:
             q, k, v = _trace(node.inputs[0]), _trace(node.inputs[1]), node.inputs[2]
             if q is None or k is None or v is None:
                 report.skip(node, "an operand is missing")
@@ -123,7 +126,7 @@ def _fuse(model: ir.Model, node: ir.Node, q: _Chain, k: _Chain, v: ir.Value) -> 
     scales = [None if chain.norm is None else chain.norm.inputs[1] for chain in (q, k)]
     new = make_node(
         model,
-        "RotaryPagedAttention",
+        f"Rotary{node.op_type}",
         [
             _joined(model.graph, node, [q.source, k.source, v]),
             *tables,
@@ -136,7 +139,7 @@ def _fuse(model: ir.Model, node: ir.Node, q: _Chain, k: _Chain, v: ir.Value) -> 
             "interleaved": _option(q.rotary, "interleaved"),
             "epsilon": _epsilon(q) or _epsilon(k),
             "key_dim": (width(q.source) or 0) // heads,
-            "value_dim": _value_dim(node),
+            "value_dim": _value_dim(node, v),
             "hadamard": _option(q.rotation, "block"),
         },
         name=node.name,
@@ -144,7 +147,9 @@ def _fuse(model: ir.Model, node: ir.Node, q: _Chain, k: _Chain, v: ir.Value) -> 
     replace_node([node], [new], node.outputs, new.outputs)
 
 
-def _value_dim(node: ir.Node) -> int:
+def _value_dim(node: ir.Node, values: ir.Value) -> int:
+    if is_op(node, "PackedAttention", domain=DOMAIN):
+        return (width(values) or 0) // node.attributes.get_int("kv_num_heads", 1)
     pool = node.inputs[4]
     if pool is None or pool.shape is None or not isinstance(pool.shape[3], int):
         raise ValueError(f"{node.name}: the pool of values has no width")

@@ -381,6 +381,7 @@ def test_every_body_is_a_valid_function(op_type: str) -> None:
         "rotary_embedding_dim": 4,
         "scoring": "sigmoid",
         "group_score": "top2_sum",
+        "mode": "mean",
     }
     kinds = OPERATORS[op_type].attributes
     attributes = {name: example.get(name, kind(4)) for name, kind in kinds.items()}

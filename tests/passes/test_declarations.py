@@ -26,6 +26,7 @@ REQUIRED = {
     "kv-cache",
     "kv-slots",
     "medusa-heads",
+    "pack-rows",
     "propagate-errors",
     "prune-depth",
     "prune-heads",
@@ -41,7 +42,10 @@ REQUIRED = {
     "vocab-trim",
 }
 #: A model of another build may have nothing for them; the user is told the nearest miss.
-EXPECTED = {"fuse-gate-up", "fuse-norm-quantize", "fuse-qkv", "fuse-residual-norm", "fuse-rotary"}
+EXPECTED = {
+    *("fuse-gate-up", "fuse-layer-norm", "fuse-norm-quantize", "fuse-qkv", "fuse-residual-norm"),
+    "fuse-rotary",
+}
 
 
 def test_which_passes_must_find_something() -> None:

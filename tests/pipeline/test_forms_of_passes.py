@@ -23,7 +23,7 @@ def problems(spec: str, start: type | None = None) -> str:
         ("kv-cache,calibrate", "calibrate takes the dense form, and is given the ragged step"),
         ("kv-cache,kv-cache", "kv-cache takes the dense form, and is given the ragged step"),
         ("kv-slots,kv-slots", "kv-slots takes the ragged step, and is given the static-KV form"),
-        ("canonicalize,fuse-rotary", "fuse-rotary takes the ragged step, and is given the dense"),
+        ("canonicalize,fuse-rotary", "fuse-rotary takes the ragged step or an encoder over packed"),
         ("calibrate,adapters", "adapters takes the ragged step, and is given the dense form"),
         ("canonicalize,canonicalize", "canonicalize takes an exported decoder, and is given the"),
         ("kv-cache,kv-slots,medusa-heads", "medusa-heads takes the ragged step, and is given the"),

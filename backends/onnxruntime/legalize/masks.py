@@ -1,4 +1,5 @@
-"""Masks of the standard Attention, as ONNX Runtime's kernel for the CPU wants them."""
+"""Masks of the standard Attention and tables of RotaryEmbedding, as ONNX Runtime's kernels for the
+CPU want them."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from optc.ir.functions import is_op
 
 #: Positions of inputs of the standard operator Attention.
 _QUERIES, _MASK = 0, 3
+#: And of RotaryEmbedding: cos and sin, and the positions that they are looked up by.
+_TABLES, _POSITIONS = (1, 2), 3
 
 
 def expand_masks(model: ir.Model) -> int:
@@ -39,6 +42,34 @@ def expand_masks(model: ir.Model) -> int:
         model.graph.insert_before(node, [*(m for m in made if m), rows, whole, wide])
         node.replace_input_with(_MASK, wide.outputs[0])
         count += 1
+    return count
+
+
+def expand_tables(model: ir.Model) -> int:
+    """Give tables [1, tokens, r / 2] that all sequences share an entry for each sequence.
+
+    Exporters leave them to be broadcast; ONNX Runtime's kernel wants [batch, tokens, r / 2].
+
+    Returns:
+        How many were expanded.
+    """
+    count = 0
+    for node in list(model.graph):
+        if not is_op(node, "RotaryEmbedding") or any(
+            v is not None for v in node.inputs[_POSITIONS:]
+        ):
+            continue
+        for index in _TABLES:
+            table = node.inputs[index]
+            if table is None or table.shape is None or len(table.shape) != 3 or table.shape[0] != 1:
+                continue
+            batch = ir.node("Shape", [node.inputs[_QUERIES]], {"start": 0, "end": 1})
+            ones = ir.node("Constant", [], {"value": ir.tensor(np.array([1, 1], np.int64))})
+            whole = ir.node("Concat", [batch.outputs[0], ones.outputs[0]], {"axis": 0})
+            wide = ir.node("Expand", [table, whole.outputs[0]], name=f"{node.name}.table_{index}")
+            model.graph.insert_before(node, [batch, ones, whole, wide])
+            node.replace_input_with(index, wide.outputs[0])
+            count += 1
     return count
 
 

@@ -85,8 +85,9 @@ def kernel_library(ffi: ModuleType, engine: Path, kernel: str) -> Any:
     )
 
 
-def start_runtime(folder: Path, data: CpuEngineData, threads: int) -> ModuleType:
-    """TVM's runtime, ``threads`` for what the calling thread loads next; returns ``tvm_ffi``.
+def start_runtime(folder: Path, data: CpuEngineData, threads: int | None) -> ModuleType:
+    """TVM's runtime, ``threads`` for what the calling thread loads next, unless an engine has its
+    own (None); returns ``tvm_ffi``.
 
     Raises:
         UnavailableError, ArtifactError: As `load_engine`.
@@ -95,7 +96,8 @@ def start_runtime(folder: Path, data: CpuEngineData, threads: int) -> ModuleType
     check_ffi_version(data.ffi)
     ffi = import_ffi()
     open_runtime(folder)
-    want_threads(threads)
+    if threads is not None:
+        want_threads(threads)
     return ffi
 
 

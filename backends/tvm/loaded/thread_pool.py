@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -44,6 +46,10 @@ class ThreadPool:
         self._address = ctypes.c_void_p(address)
         self._workers = 0
         weakref.finalize(self, _stop, library, self._address, self._memory)
+
+    def leave(self) -> None:
+        """Let loops of the calling thread run on itself alone."""
+        self._library.optc_pool_use(None, 1)
 
     def use(self, threads: int) -> None:
         """Let loops of the calling thread run on ``threads`` threads, itself included."""
@@ -87,6 +93,34 @@ def want_threads(threads: int) -> None:
     _own.threads = threads
 
 
+class OwnThreads:
+    """Threads of one engine, whichever thread calls it; calls take turns.
+
+    Args:
+        engine: Its library.
+        threads: How many, the calling one included.
+    """
+
+    def __init__(self, engine: Path, threads: int) -> None:
+        code = _pool_code(engine)
+        _connect(engine, code)
+        self._pool, self._threads = ThreadPool(code), threads
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The calling thread's turn: its loops run on these threads, then on its own again."""
+        with self._turn:
+            self._pool.use(self._threads)
+            try:
+                yield
+            finally:
+                if _own.pool is None or _own.threads is None:
+                    self._pool.leave()
+                else:
+                    _own.pool.use(_own.threads)
+
+
 def load_library(ffi: ModuleType, engine: Path) -> Any:
     """TVM's module of ``engine``, whose parallel loops run on the calling thread's pool.
 
@@ -100,11 +134,16 @@ def load_library(ffi: ModuleType, engine: Path) -> Any:
     if _own.pool is None:
         _own.pool = ThreadPool(code)
     _own.pool.use(_own.threads)
+    _connect(engine, code)
+    return module
+
+
+def _connect(engine: Path, code: ctypes.CDLL) -> None:
+    """Let parallel loops of ``engine`` run on pools, with this code."""
     library = open_library(engine)
     if hasattr(library, _LAUNCHER):  # some loop is parallel
         launch = ctypes.cast(code.optc_pool_launch, ctypes.c_void_p)
         ctypes.c_void_p.in_dll(library, _LAUNCHER).value = launch.value
-    return module
 
 
 def _module(ffi: ModuleType, engine: Path) -> Any:

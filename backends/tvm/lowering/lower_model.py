@@ -19,6 +19,7 @@ from optc.backends.tvm.lowering import (
     lower_experts,
     lower_matmul,
     lower_medusa,
+    lower_packed,
     lower_rows,
 )
 from optc.backends.tvm.lowering.lower_attention import TREE_INPUTS, kv_config, pool_names
@@ -44,6 +45,7 @@ HANDLERS: dict[tuple[str, str], Handler] = {
     **lower_experts.HANDLERS,
     **lower_matmul.HANDLERS,
     **lower_medusa.HANDLERS,
+    **lower_packed.HANDLERS,
     **lower_rows.HANDLERS,
     **{
         key: handler

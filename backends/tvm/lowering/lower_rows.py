@@ -29,13 +29,13 @@ def _bits(node: ir.Node) -> dict[str, int]:
     return {"bits": bits} if bits != 8 else {}
 
 
-def _rounding(node: ir.Node) -> dict[str, int]:
+def rounding(node: ir.Node) -> dict[str, int]:
     """Bits and rotation of the node, as the configuration of a quantizing kernel states them."""
     block = node.attributes.get_int("hadamard", 0)
     return {**_bits(node), **({"hadamard": block} if block else {})}
 
 
-def _quantized(node: ir.Node, rows: Dim, width: int) -> list[tuple[str, tuple[Dim, ...]]]:
+def quantized_outputs(node: ir.Node, rows: Dim, width: int) -> list[tuple[str, tuple[Dim, ...]]]:
     """Outputs of a quantizing kernel: values, scales and the sums of each 32 values. Of 16 bits a
     row is two, the high and the low one."""
     padded, rows = round_up(width, SUM_WIDTH), times(2, rows) if _bits(node) else rows
@@ -46,7 +46,7 @@ def _quantized(node: ir.Node, rows: Dim, width: int) -> list[tuple[str, tuple[Di
     ]
 
 
-def _bind_quantized(lowering: Lowering, node: ir.Node, results: list[Tensor], rows: Dim) -> None:
+def bind_quantized(lowering: Lowering, node: ir.Node, results: list[Tensor], rows: Dim) -> None:
     """The last two outputs of ``node`` are q and s; results end in q, s, sums."""
     q, s, sums = results[-3:]
     lowering.tensors[node.outputs[-2]] = q
@@ -56,7 +56,12 @@ def _bind_quantized(lowering: Lowering, node: ir.Node, results: list[Tensor], ro
         lowering.pairs[q.name] = rows
 
 
-def _vector(lowering: Lowering, value: ir.Value | None, width: int, what: str) -> Tensor:
+def vector(lowering: Lowering, value: ir.Value | None, width: int, what: str) -> Tensor:
+    """An operand f32 [width].
+
+    Raises:
+        Refused: It has another shape.
+    """
     tensor = lowering.tensor(value)
     if tensor.shape != (width,):
         raise Refused(f"the {what} has shape {list(tensor.shape)}, not [{width}]")
@@ -73,21 +78,21 @@ def _rms_norm(lowering: Lowering, node: ir.Node) -> None:
     residual, quantized = node.op_type.startswith("Add"), node.op_type.endswith("Quantize")
     operands = [lowering.tensor(v) for v in node.inputs[: 2 if residual else 1]]
     rows, width = rows_of(operands[-1]), width_of(operands[-1])
-    scale = _vector(lowering, node.inputs[len(operands)], width, "scale")
+    scale = vector(lowering, node.inputs[len(operands)], width, "scale")
     config: dict[str, Any] = {
         "width": width,
         "epsilon": node.attributes.get_float("epsilon", 1e-5),
         "residual": residual,
         "quantized": quantized,
-        **_rounding(node),
+        **rounding(node),
     }
     outputs: list[tuple[str, tuple[Dim, ...]]] = [("float32", (rows, width))] * residual
-    outputs += _quantized(node, rows, width) if quantized else [("float32", (rows, width))]
+    outputs += quantized_outputs(node, rows, width) if quantized else [("float32", (rows, width))]
     results = lowering.call("rms_norm", config, [*operands, scale], outputs)
     if residual:
         lowering.tensors[node.outputs[0]] = results[0]
     if quantized:
-        _bind_quantized(lowering, node, results, rows)
+        bind_quantized(lowering, node, results, rows)
     else:
         lowering.tensors[node.outputs[int(residual)]] = results[-1]
 
@@ -95,10 +100,10 @@ def _rms_norm(lowering: Lowering, node: ir.Node) -> None:
 def _layer_norm(lowering: Lowering, node: ir.Node) -> None:
     x = lowering.tensor(node.inputs[0])
     rows, width = rows_of(x), width_of(x)
-    inputs = [x, _vector(lowering, node.inputs[1], width, "scale")]
+    inputs = [x, vector(lowering, node.inputs[1], width, "scale")]
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None:
-        inputs.append(_vector(lowering, bias, width, "bias"))
+        inputs.append(vector(lowering, bias, width, "bias"))
     epsilon = node.attributes.get_float("epsilon", 1e-5)
     config = {"width": width, "epsilon": epsilon, "bias": bias is not None}
     (out,) = lowering.call("layer_norm", config, inputs, [("float32", (rows, width))])
@@ -109,7 +114,7 @@ def _head_rms_norm(lowering: Lowering, node: ir.Node) -> None:
     x = lowering.tensor(node.inputs[0])
     heads = node.attributes.get_int("num_heads", 1)
     rows, width = rows_of(x), width_of(x)
-    scale = _vector(lowering, node.inputs[1], width // heads, "scale")
+    scale = vector(lowering, node.inputs[1], width // heads, "scale")
     config = {
         "heads": heads,
         "dim": width // heads,
@@ -122,7 +127,7 @@ def _head_rms_norm(lowering: Lowering, node: ir.Node) -> None:
 def _activation_check(node: ir.Node) -> str:
     name = node.attributes.get_string("activation", "")
     unknown = "" if name in _ACTIVATIONS else f"activation {name!r} has no kernel"
-    return unknown or _rotation_check(node)
+    return unknown or rotation_check(node)
 
 
 def _gated_activation(lowering: Lowering, node: ir.Node) -> None:
@@ -138,12 +143,12 @@ def _gated_activation(lowering: Lowering, node: ir.Node) -> None:
             for key, attribute in node.attributes.items()
             if key in GATE_DEFAULTS
         },
-        **_rounding(node),
+        **rounding(node),
     }
-    outputs = _quantized(node, rows, width) if quantized else [("float32", (rows, width))]
+    outputs = quantized_outputs(node, rows, width) if quantized else [("float32", (rows, width))]
     results = lowering.call("gated_activation", config, [x], outputs)
     if quantized:
-        _bind_quantized(lowering, node, results, rows)
+        bind_quantized(lowering, node, results, rows)
     else:
         lowering.tensors[node.outputs[0]] = results[0]
 
@@ -151,9 +156,9 @@ def _gated_activation(lowering: Lowering, node: ir.Node) -> None:
 def _quantize(lowering: Lowering, node: ir.Node) -> None:
     x = lowering.tensor(node.inputs[0])
     rows, width = rows_of(x), width_of(x)
-    config = {"width": width, **_rounding(node)}
-    results = lowering.call("quantize", config, [x], _quantized(node, rows, width))
-    _bind_quantized(lowering, node, results, rows)
+    config = {"width": width, **rounding(node)}
+    results = lowering.call("quantize", config, [x], quantized_outputs(node, rows, width))
+    bind_quantized(lowering, node, results, rows)
 
 
 def _block_hadamard(lowering: Lowering, node: ir.Node) -> None:
@@ -172,7 +177,8 @@ def _block_check(node: ir.Node) -> str:
     return block_problem(node.attributes.get_int("block", 0), node.attributes.get_int("width", 0))
 
 
-def _rotation_check(node: ir.Node) -> str:
+def rotation_check(node: ir.Node) -> str:
+    """Empty if kernels rotate what the node quantizes, else the reason."""
     block = node.attributes.get_int("hadamard", 0)
     return block_problem(block, node.attributes.get_int("width", 0)) if block else ""
 
@@ -180,12 +186,12 @@ def _rotation_check(node: ir.Node) -> str:
 HANDLERS = {
     ("", "RMSNormalization"): Handler(_rms_norm, _last_axis),
     ("optc", "AddRMSNorm"): Handler(_rms_norm),
-    ("optc", "RMSNormQuantize"): Handler(_rms_norm, _rotation_check),
-    ("optc", "AddRMSNormQuantize"): Handler(_rms_norm, _rotation_check),
+    ("optc", "RMSNormQuantize"): Handler(_rms_norm, rotation_check),
+    ("optc", "AddRMSNormQuantize"): Handler(_rms_norm, rotation_check),
     ("", "LayerNormalization"): Handler(_layer_norm, _last_axis),
     ("optc", "HeadRMSNorm"): Handler(_head_rms_norm),
     ("optc", "GatedActivation"): Handler(_gated_activation, _activation_check),
     ("optc", "GatedActivationQuantize"): Handler(_gated_activation, _activation_check),
-    ("optc", "QuantizeActivation"): Handler(_quantize, _rotation_check),
+    ("optc", "QuantizeActivation"): Handler(_quantize, rotation_check),
     ("optc", "BlockHadamard"): Handler(_block_hadamard, _block_check),
 }

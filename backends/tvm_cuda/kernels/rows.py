@@ -8,7 +8,8 @@ from optc.backends.tvm.kernels.dsl.script import kernel
 from optc.backends.tvm.kernels.token_wise.activation import GatedActivation
 from optc.backends.tvm.kernels.token_wise.elementwise import Elementwise
 from optc.backends.tvm.kernels.token_wise.hadamard import BlockHadamard
-from optc.backends.tvm.kernels.token_wise.norm import HeadRMSNorm, LayerNorm, RMSNorm
+from optc.backends.tvm.kernels.token_wise.layer_norm import LayerNorm
+from optc.backends.tvm.kernels.token_wise.norm import HeadRMSNorm, RMSNorm
 from optc.backends.tvm.kernels.token_wise.quantize import Quantize, quantized_arguments
 from optc.backends.tvm_cuda.kernels.launch import float_bits, launch, template
 from optc.errors import UnsupportedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,8 @@ from optc.store.local import store_root
 from optc.tasks.tensors import TENSORS_NAME
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from optc.importer.tensors.imported import ImportedTensors
     from optc.pipeline.record import PassRecord
 
@@ -68,6 +70,8 @@ def compile_tensors(
     started = time.perf_counter()
     recipe = _recipe(asked)
     engines = parse_engines(asked.backend, asked.target, recipe.backend)
+    if recipe.otherwise and any(one.backend.name != recipe.backend for one in engines):
+        recipe = _other(recipe, asked)
     output = asked.output or store_root() / f"{source.name}-{recipe.name}"
     limit = limit_of(asked.max_ram)
     with (
@@ -95,6 +99,11 @@ def _recipe(asked: CompileOptions) -> Recipe:
             hint=f"such as {DEFAULT_RECIPE} or encoder-int8",
         )
     return recipe
+
+
+def _other(recipe: Recipe, asked: CompileOptions) -> Recipe:
+    """The recipe for what ``recipe`` does not take."""
+    return load_recipe(recipe.otherwise, sets=asked.set, gates=asked.gate)
 
 
 @dataclass
@@ -126,8 +135,14 @@ class _Compile:
             )
         original = imported.model.clone()
         with self._stage("passes"), telling(self.progress):
-            dumps = [] if self.asked.dump_dir is None else [dump_to(self.asked.dump_dir)]
-            runs = self.recipe.pipeline.run(imported.model, dumps)
+            try:
+                runs = self._passes(imported.model)
+            except UnsupportedError as error:
+                if not self.recipe.otherwise or self.asked.backend:
+                    raise
+                warnings.append(self._turn(error))
+                imported = replace(imported, model=original.clone())
+                runs = self._passes(imported.model)
         with self._stage("build"):
             built = [self._build(imported, request) for request in self.engines]
         with self._stage("gates"):
@@ -135,6 +150,19 @@ class _Compile:
                 self.recipe, imported, original, samples, built, self.writer, self.asked
             )
         return self._finish(imported, runs, built, judgement, warnings)
+
+    def _passes(self, model: ir.Model) -> list[PassRecord]:
+        dumps = [] if self.asked.dump_dir is None else [dump_to(self.asked.dump_dir)]
+        return self.recipe.pipeline.run(model, dumps)
+
+    def _turn(self, error: UnsupportedError) -> str:
+        """Go on with the recipe's other one; what the user should know of that."""
+        before, self.recipe = self.recipe.name, _other(self.recipe, self.asked)
+        self.engines = parse_engines(None, self.asked.target, self.recipe.backend)
+        return (
+            f"recipe {before} does not take this model ({error.where}: {error.message}): "
+            f"{self.recipe.name} does, and is what was compiled"
+        )
 
     def _build(self, imported: ImportedTensors, request: EngineTarget) -> BuiltEngine:
         started, folder = time.perf_counter(), f"engines/{request.name}"

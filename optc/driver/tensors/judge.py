@@ -60,7 +60,7 @@ def judge_tensors(
     with writer.scratch() as folder:
         baseline = _baseline(original, imported, folder, threads)
         _check_samples(baseline, samples[:_CHECKED])
-        reference = _Kept(imported.reference or baseline.run)
+        reference = _Kept(_unpadded(imported.reference or baseline.run, imported.padding))
         verdicts: list[GateResult] = []
         for built in engines:
             reason = this_machine().misfit(built.request.target)
@@ -69,9 +69,9 @@ def judge_tensors(
                 continue
             engine = open_folder(writer.folder / built.entry.folder, built.entry, threads)
             verdicts += measure_tensors(
-                engine.run,
+                _unpadded(engine.run, imported.padding),
                 reference,
-                baseline.run,
+                _unpadded(baseline.run, imported.padding),
                 samples,
                 recipe.gates,
                 built.entry.name,
@@ -120,6 +120,22 @@ class _Kept:
         if id(sample) not in self._found:
             self._found[id(sample)] = self._run(sample)
         return self._found[id(sample)]
+
+
+def _unpadded(run: Run, padding: str) -> Run:
+    """``run`` without what outputs have for tokens where the input ``padding`` is zero."""
+    if not padding:
+        return run
+
+    def kept(sample: Tensors) -> Tensors:
+        mask = sample[padding] != 0
+        found = run(sample)
+        return {
+            name: rows[mask] if rows.shape[:2] == mask.shape else rows
+            for name, rows in found.items()
+        }
+
+    return kept
 
 
 def _baseline(

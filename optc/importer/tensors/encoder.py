@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,7 @@ def _texts(folder: Path, model: Any) -> ImportedTensors:
     names = ("input_ids", "attention_mask", "token_type_ids")[: len(args)]
     dynamic: Dynamic = {name: {0: _BATCH, 1: tokens} for name in names}
     found = import_module(pooled or module, folder.resolve().name, args, {}, dynamic)
+    found = replace(found, padding=names[1])
     if pooled is None or not (folder / _TOKENIZER).is_file():
         return found
     reader = _tokenizer(folder, model.config, tokens.most)

@@ -61,6 +61,7 @@ class ImportedTensors:
     warnings: tuple[str, ...] = ()
     task: Task = TENSORS
     tokenizer: str = ""
+    padding: str = ""
 
     def with_texts(self, task: Task, tokenizer: str) -> ImportedTensors:
         """The model with a tokenizer of its inputs, for a task over texts."""

@@ -190,7 +190,8 @@ def _name_dims(model: ir.Model, program: ExportedProgram, dynamic: Dynamic) -> l
                 given = dynamic.get(str(value.name), {}).get(axis)
                 own = f"{value.name}_{axis}" if given is None else given.name
                 names.setdefault(str(dim.value), own)
-    for value in (*model.graph.inputs, *model.graph.outputs):
+    computed = (value for node in model.graph for value in node.outputs)
+    for value in (*model.graph.inputs, *computed):
         if value.shape is not None:
             called = [d if isinstance(d, int) else names.get(str(d.value), d) for d in value.shape]
             value.shape = ir.Shape(called)

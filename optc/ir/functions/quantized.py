@@ -16,8 +16,10 @@ HIGH = 255
 LARGEST = {8: 127, 16: 127 * HIGH + 127}
 #: ONNX's numbers of their types.
 _ELEMENT = {8: 3, 16: 5}
-_ROUNDING: dict[str, AttributeValue] = {"bits": 8, **HADAMARD_DEFAULTS}
-_QUANTIZED = ("q: int{bits}", "s: float")
+#: Attributes of operators that quantize, and their defaults.
+ROUNDING: dict[str, AttributeValue] = {"bits": 8, **HADAMARD_DEFAULTS}
+#: The results of a quantization.
+QUANTIZED = ("q: int{bits}", "s: float")
 
 
 def quantize(x: str, attributes: Attributes) -> str:
@@ -173,32 +175,30 @@ def _column_lookup(columns: list[str]) -> str:
 
 
 OPERATORS = (
-    Operator(
-        "QuantizeActivation", ("x",), _QUANTIZED, {}, _quantize_activation, defaults=_ROUNDING
-    ),
+    Operator("QuantizeActivation", ("x",), QUANTIZED, {}, _quantize_activation, defaults=ROUNDING),
     Operator(
         "RMSNormQuantize",
         ("x", "scale"),
-        _QUANTIZED,
+        QUANTIZED,
         {"epsilon": float},
         _rms_norm_quantize,
-        defaults=_ROUNDING,
+        defaults=ROUNDING,
     ),
     Operator(
         "AddRMSNormQuantize",
         ("residual", "x", "scale"),
-        ("sum: float", *_QUANTIZED),
+        ("sum: float", *QUANTIZED),
         {"epsilon": float},
         _add_rms_norm_quantize,
-        defaults=_ROUNDING,
+        defaults=ROUNDING,
     ),
     Operator(
         "GatedActivationQuantize",
         ("gate_up",),
-        _QUANTIZED,
+        QUANTIZED,
         {"activation": str},
         _gated_activation_quantize,
-        defaults={**GATE_DEFAULTS, **_ROUNDING},
+        defaults={**GATE_DEFAULTS, **ROUNDING},
     ),
     Operator(
         "QuantizedMatMul",

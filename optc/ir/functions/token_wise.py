@@ -60,8 +60,6 @@ def gated(gate_up: str, out: str, attributes: Attributes) -> str:
     alpha, limit, shift = (
         float(attributes.get(name, default)) for name, default in GATE_DEFAULTS.items()
     )
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation {activation!r} is not one of {ACTIVATIONS}")
     if limit < 0 or (alpha != 1 and activation != "silu"):
         raise ValueError(f"no {activation} gate has limit {limit} and alpha {alpha}")
     split = f"{out}_gate, {out}_up = Split <axis: int = -1, num_outputs: int = 2> ({gate_up})"
@@ -74,16 +72,27 @@ def gated(gate_up: str, out: str, attributes: Attributes) -> str:
     if shift:
         lines += [real(f"{out}_shift", shift), f"{up}_shifted = Add ({up}, {out}_shift)"]
         up = f"{up}_shifted"
-    if activation == "silu":
-        inner = gate
-        if alpha != 1:
-            lines += [real(f"{out}_alpha", alpha), f"{out}_scaled = Mul ({gate}, {out}_alpha)"]
-            inner = f"{out}_scaled"
-        lines += [f"{out}_sigmoid = Sigmoid ({inner})", f"{out}_act = Mul ({gate}, {out}_sigmoid)"]
-    else:
-        how = "tanh" if activation == "gelu_tanh" else "none"
-        lines += [f'{out}_act = Gelu <approximate: string = "{how}"> ({gate})']
+    lines.append(active(str(activation), gate, f"{out}_act", alpha))
     return "\n".join([*lines, f"{out} = Mul ({out}_act, {up})"])
+
+
+def active(activation: str, x: str, out: str, alpha: float = 1.0) -> str:
+    """Statements: the activation of ``x``; ``alpha`` multiplies it inside the sigmoid of silu.
+
+    Raises:
+        ValueError: Unknown activation.
+    """
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation {activation!r} is not one of {ACTIVATIONS}")
+    if activation != "silu":
+        how = "tanh" if activation == "gelu_tanh" else "none"
+        return f'{out} = Gelu <approximate: string = "{how}"> ({x})'
+    lines, inner = [], x
+    if alpha != 1:
+        lines += [real(f"{out}_alpha", alpha), f"{out}_scaled = Mul ({x}, {out}_alpha)"]
+        inner = f"{out}_scaled"
+    lines += [f"{out}_sigmoid = Sigmoid ({inner})", f"{out} = Mul ({x}, {out}_sigmoid)"]
+    return "\n".join(lines)
 
 
 def rotary(x: str, cos: str, sin: str, out: str, num_heads: object, attributes: Attributes) -> str:

@@ -53,9 +53,9 @@ class Dependence:
 
 
 def dependence(graph: ir.Graph) -> Dependence:
-    """Follow both inputs of an imported graph."""
-    tokens, positions = graph.inputs
-    of_tokens, of_positions = {tokens}, {positions}
+    """Follow the inputs of an imported graph: ids, positions, and what other inputs tokens have."""
+    tokens, positions, *others = graph.inputs
+    of_tokens, of_positions = {tokens, *others}, {positions}
     for node in graph:
         read = {value for value in node.inputs if value is not None}
         if is_op(node, "Shape"):

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from optc.executable.block_hadamard import BLOCKS
 from optc.forms.decoder import Dense
 from optc.forms.form import Form
+from optc.forms.packed import PackedRows
 from optc.ir.functions import make_node
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
 from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
@@ -27,7 +28,7 @@ class InBlocks(Pass):
     """
 
     phase: ClassVar[Phase] = Phase.BASIS
-    takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
+    takes: ClassVar[tuple[type[Form], ...]] = (Dense, PackedRows)
 
     block: int = BLOCKS[-1]
 

@@ -100,14 +100,17 @@ def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
         latest = [represented(a, "int8") for a in (sequence.k, sequence.v)]
         queries = represented(sequence.q, rounded)
         for i, q in enumerate(queries.astype(np.float64)):
-            end = len(sequence.k) - len(queries) + i + 1
-            far = end - config.recent
+            own = len(sequence.k) - len(queries) + i
+            end = own + 1
+            far = end - config.recent if config.recent else len(sequence.k)
             keys, values = (
                 np.concatenate([a[: max(far, 0)], b[max(far, 0) :]])
                 for a, b in zip(kept, latest, strict=True)
             )
             low = max(end - config.window, 0) if config.window else 0
             low = max(low, (end - 1) // config.chunk * config.chunk) if config.chunk else low
+            if not config.causal:
+                end = min(own + (config.window or len(keys)), len(keys))
             k, v = (
                 np.repeat(a[low:end].astype(np.float64), config.heads // config.kv_heads, axis=1)
                 for a in (keys, values)

@@ -75,9 +75,10 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
     slopes are there if the config says so.
 
     Row i of the n rows of a sequence sees tokens up to ``kv_lengths - n + i``, of which the last
-    ``window``, and those of its ``chunk``. Rows that belong to no sequence become zero. ``isa``
-    chooses register tiles; results are the same on every instruction set, but for bfloat16 pools
-    with and without vdpbf16ps.
+    ``window``, and those of its ``chunk``. If they are not ``causal``, rows see all tokens of their
+    sequence, or those less than ``window`` away. Rows that belong to no sequence become zero.
+    ``isa`` chooses register tiles; results are the same on every instruction set, but for bfloat16
+    pools with and without vdpbf16ps.
 
     Raises:
         UnsupportedError: The pools have a shape or type without a kernel.
@@ -101,7 +102,9 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
         slopes = builder.argument("slopes", (config.heads,)) if config.slopes else None
         out = builder.argument("out", (rows, config.heads * config.value_dim))
         where = (config.group, config.window, config.chunk)
-        ragged = Ragged(sequences, query_starts, lengths, tables, block_size, *where)
+        ragged = Ragged(
+            sequences, query_starts, lengths, tables, block_size, *where, causal=config.causal
+        )
         pools = _pools(config, shape, isa, (k_pool, v_pool))
         recent = None
         if latest is not None:

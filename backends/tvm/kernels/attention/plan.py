@@ -27,7 +27,8 @@ ENOUGH_ITEMS = 32
 class Ragged:
     """The step's description: query_starts [B+1], kv_lengths [G,B], block_tables [G,B,P],
     block_size [1], with B sequences, and which group, window and chunk the layer has. With
-    ``recent``, a row's latest tokens, as many as its window, are read from other pools, by it."""
+    ``recent``, a row's latest tokens, as many as its window, are read from other pools, by it.
+    Where rows are not ``causal``, they see the tokens behind them, too, within the window."""
 
     sequences: Expr
     starts: Expr
@@ -38,6 +39,7 @@ class Ragged:
     window: int
     chunk: int
     recent: Ragged | None = None
+    causal: bool = True
 
     @property
     def spared(self) -> int:
@@ -57,8 +59,19 @@ class Ragged:
         """Range of tokens that at least one of ``rows`` rows from ``row`` on sees, less those that
         all are spared. It has one token at least, which may be masked for every row."""
         first_end = bind(self.first_end(sequence, row))
+        if not self.causal:
+            return self.around(sequence, first_end - 1, first_end + (rows - 2))
         low, end = bind(self.low(first_end)), bind(first_end + (rows - 1))
         return low, bind(tir.max(end - self.spared, low + 1)) if self.spared else end
+
+    def around(self, sequence: Expr, first: Expr, last: Expr) -> tuple[Expr, Expr]:
+        """Range of tokens that at least one of the rows of tokens ``first`` to ``last`` sees, where
+        rows are not causal."""
+        length = bind(self.lengths[self.group, sequence])
+        if not self.window:
+            return tir.int32(0), length
+        low = bind(tir.max(first - (self.window - 1), 0))
+        return low, bind(tir.min(last + self.window, length))
 
     def partitions(self, sequence: Expr, row: Expr, rows: Expr | int) -> tuple[Expr, Expr, Expr]:
         """First partition of what these rows see and the one after the last; and the one after the

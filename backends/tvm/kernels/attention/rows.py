@@ -54,6 +54,8 @@ class PagedAttention:
             they keep 15 bits. Other pools know 0 only.
         recent: How many of its latest tokens a row reads from int8 pools of their own; 0 is none.
         recent_group: Row of block_tables for those.
+        causal: Rows see none of what lies behind them. False: they see all tokens of their
+            sequence, or those less than ``window`` away on either side.
     """
 
     heads: int
@@ -72,6 +74,7 @@ class PagedAttention:
     slopes: bool = False
     recent: int = 0
     recent_group: int = 0
+    causal: bool = True
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
@@ -81,6 +84,12 @@ class PagedAttention:
                 hint="the number of heads must be a multiple of that of KV heads",
             )
 
+        if not self.causal and (self.chunk or self.recent or self.slopes):
+            raise UnsupportedError(
+                "rows that see what lies behind them have no chunks, slopes and recent pools",
+                where="PagedAttention",
+                hint="such attention belongs to encoders; a window is possible",
+            )
         integral = self.kv_dtype in ("int8", "int4")
         if self.query_bits not in ((0, 8) if integral else (0,)):
             raise UnsupportedError(
@@ -184,7 +193,7 @@ def _attend_recent(
     """Take the rows through some partitions of their latest tokens."""
     seen = ragged.seen(work.sequence, work.row, work.rows)
     low = partitions_of(seen)[0]
-    queries = replace(queries, bounds=_bounds(ragged, queries.own))
+    queries = replace(queries, bounds=_bounds(ragged, work.sequence, queries.own))
     tiles = scratch((TILES,), "int32")
     with tir.serial(*partitions) as index:
         start = bind((low + index) * PARTITION)
@@ -212,11 +221,13 @@ def _find_following(
 
 
 def _bounds(
-    ragged: Ragged, own: Callable[[Expr | int], Expr]
+    ragged: Ragged, sequence: Expr, own: Callable[[Expr | int], Expr]
 ) -> Callable[[Expr | int], tuple[Expr, Expr]]:
     """See `Queries`."""
 
     def bounds(m: Expr | int) -> tuple[Expr, Expr]:
+        if not ragged.causal:
+            return ragged.around(sequence, own(m), own(m))
         end = bind(own(m) + 1)
         return bind(ragged.low(end)), bind(end - ragged.spared) if ragged.spared else end
 
@@ -252,7 +263,8 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
     slope = None if slopes is None else lambda m: bind(slopes[work.head * shared + m % shared])
 
     vectors = numbers.queries(copy, work.most * shared, dim)
-    return Queries(vectors, own, _bounds(ragged, own), size, fetch, slope)
+    bounds = _bounds(ragged, work.sequence, own)
+    return Queries(vectors, own, bounds, size, fetch, slope)
 
 
 def write_rows(operands: Operands, work: RowWork, running: Running) -> None:

@@ -1,4 +1,4 @@
-"""RMS and layer normalization, fused with the residual before and the quantization after."""
+"""RMS normalization, fused with the residual before and the quantization after."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.dsl.script import (
-    LANES,
     SERIAL_WORK,
     Expr,
     Register,
@@ -22,7 +21,6 @@ from optc.backends.tvm.kernels.dsl.script import (
     square_root,
 )
 from optc.backends.tvm.kernels.dsl.vectors import (
-    first_lanes,
     for_vectors,
     load_part,
     reduce_row,
@@ -54,15 +52,6 @@ class RMSNorm:
     quantized: bool = False
     bits: int = 8
     hadamard: int = 0
-
-
-@dataclass(frozen=True)
-class LayerNorm:
-    """Layer normalization of rows of ``width`` values; ``bias`` says whether one is added."""
-
-    width: int
-    epsilon: float
-    bias: bool = True
 
 
 @dataclass(frozen=True)
@@ -131,54 +120,6 @@ def rms_norm(config: RMSNorm, isa: Isa) -> tvm.tirx.PrimFunc:
 
         cost = width * (1 + COST if config.quantized else 1)
         for_rows(rows, rows * cost > SERIAL_WORK, body)
-    return builder.finish()
-
-
-def layer_norm(config: LayerNorm, isa: Isa) -> tvm.tirx.PrimFunc:
-    """x f32 [T,K], scale f32 [K], [bias f32 [K]] -> out f32 [T,K].
-
-    out = (x - mean) / sqrt(mean((x - mean)**2) + epsilon) * scale [+ bias]. ``isa`` changes
-    nothing: every instruction set runs the same operations.
-    """
-    width = config.width
-    with kernel("layer_norm") as builder:
-        rows = builder.size()
-        x = builder.argument("x", (rows, width))
-        scale = builder.argument("scale", (width,))
-        bias = builder.argument("bias", (width,)) if config.bias else None
-        out = builder.argument("out", (rows, width))
-
-        def body(row: Expr) -> None:
-            def add(partial: Register, offset: Expr | int, count: int) -> None:
-                partial.set(partial.get() + load_part(x, count, row, offset))
-
-            total = reduce_row(width, 0.0, add, lambda a, b: a + b)
-            mean = bind(splat(total / tir.float32(width)))
-
-            def centred(offset: Expr | int, count: int) -> Expr:
-                return bind(load_part(x, count, row, offset) - mean)
-
-            def square(partial: Register, offset: Expr | int, count: int) -> None:
-                value = centred(offset, count)
-                if count < LANES:  # the lanes beyond the row hold -mean
-                    value = bind(tir.Select(first_lanes(count), value, splat(0.0)))
-                add_product(partial, value, value)
-
-            squares = reduce_row(width, 0.0, square, lambda a, b: a + b)
-            factor = bind(splat(inverse_rms(squares, width, config.epsilon)))
-
-            def write(offset: Expr | int, count: int) -> None:
-                value = bind(centred(offset, count) * factor)
-                weight = load_part(scale, count, offset)
-                if bias is None:
-                    value = value * weight
-                else:
-                    value = fma(value, weight, load_part(bias, count, offset))
-                store_part(out, value, count, row, offset)
-
-            for_vectors(width, write)
-
-        for_rows(rows, rows * width > SERIAL_WORK, body)
     return builder.finish()
 
 

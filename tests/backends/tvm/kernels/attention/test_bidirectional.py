@@ -1,0 +1,62 @@
+"""Rows that see what lies behind them: encoders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
+from optc.errors import UnsupportedError
+from tests.backends.tvm.attention_cases import attend, oracle, sequences
+from tests.backends.tvm.kernel_cases import TARGETS, isa_named, sqnr
+
+#: All rows of each sequence: of one token, of less than a tile, of several partitions.
+RAGGED = [(n, n) for n in (1, 5, 37, 16, 300, 1, 257, 17)]
+SMALL = PagedAttention(4, 4, 32, 32, 32**-0.5, causal=False)
+CONFIGS = {
+    "full": SMALL,
+    "shared-heads": replace(SMALL, kv_heads=2, key_dim=24, value_dim=40),
+    "window": replace(SMALL, window=9),
+    "wide-window": replace(SMALL, window=65, heads=3, kv_heads=3, key_dim=64, value_dim=64),
+}
+BOUNDS = {"float32": (120, 1e-5), "bfloat16": (80, 4e-3), "int8": (65, 4e-3)}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "target"),
+    [
+        *((name, "float32", TARGETS[at % 2]) for at, name in enumerate(CONFIGS)),
+        *((name, "bfloat16", TARGETS[at % 2]) for at, name in enumerate(CONFIGS, 1)),
+        ("window", "int8", TARGETS[0]),
+        ("full", "int8", TARGETS[1]),
+    ],
+)
+def test_against_float64(name: str, dtype: str, target: str) -> None:
+    config = replace(CONFIGS[name], kv_dtype=dtype)
+    least, largest = BOUNDS[dtype]
+    step = sequences(config, RAGGED)
+    out = attend(config, isa_named(target), step, 16, padding=2)
+    expected = oracle(config, step)
+    assert not out[-2:].any()
+    assert sqnr(out[:-2], expected) > least
+    assert np.abs(out[:-2] - expected).max() < largest
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_sequence_alone_has_the_same_bits(dtype: str) -> None:
+    config, isa = replace(SMALL, kv_dtype=dtype), isa_named(TARGETS[1])
+    step = sequences(config, RAGGED)
+    whole = attend(config, isa, step, 16)
+    start = 0
+    for sequence in step:
+        alone = attend(config, isa, [sequence], 16)
+        np.testing.assert_array_equal(alone, whole[start : start + len(alone)])
+        start += len(alone)
+
+
+@pytest.mark.parametrize("field", [{"chunk": 8}, {"slopes": True}])
+def test_what_only_decoders_have_is_refused(field: dict[str, int]) -> None:
+    with pytest.raises(UnsupportedError, match="belongs to encoders"):
+        replace(SMALL, **field)  # type: ignore[arg-type]
