@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.kv_layout import TILE
-from optc.backends.tvm.loaded.input_memory import aligned
+from optc.backends.tvm.loaded.input_memory import ALIGNMENT, aligned
 from optc.backends.tvm.packed_data import Packed
 from optc.errors import RequestError
 
+#: Numbers of a line of memory.
+_LINE = ALIGNMENT // 4
 Array = npt.NDArray[Any]
 Int32 = npt.NDArray[np.int32]
 
@@ -52,14 +54,19 @@ class Rows:
             np.minimum(table, tiles.sum() - 1)[None],
             np.array([TILE]),
         ]
-        return [_copied(array) for array in arrays]
+        return _copied(arrays)
 
 
-def _copied(array: Array) -> Int32:
-    """int32, where kernels may load whole vectors."""
-    copy = aligned(array.size)
-    copy[:] = array.reshape(-1)
-    return copy.reshape(array.shape)
+def _copied(arrays: Sequence[Array]) -> list[Int32]:
+    """int32, each where kernels may load whole vectors."""
+    sizes = [-(-array.size // _LINE) * _LINE for array in arrays]
+    memory, copies, start = aligned(sum(sizes)), [], 0
+    for array, size in zip(arrays, sizes, strict=True):
+        copy = memory[start : start + array.size].reshape(array.shape)
+        copy[...] = array
+        copies.append(copy)
+        start += size
+    return copies
 
 
 def most_tiles(packed: Packed) -> int:

@@ -136,8 +136,7 @@ def _model(folder: Path, config: Mapping[str, Any]) -> Any:
 
 def _texts(folder: Path, model: Any) -> ImportedTensors:
     tokens = Dim("tokens", 1, _most_tokens(folder, model.config))
-    typed = "token_type_ids" in inspect.signature(model.forward).parameters
-    typed = typed and getattr(model.config, "type_vocab_size", 0) > 1
+    typed = _is_typed(model)
     ids = torch.randint(0, model.config.vocab_size, _EXAMPLE, generator=_seeded())
     mask = torch.ones(_EXAMPLE, dtype=torch.int64)
     mask[1, -3:] = 0
@@ -152,6 +151,20 @@ def _texts(folder: Path, model: Any) -> ImportedTensors:
         return found
     reader = _tokenizer(folder, model.config, tokens.most)
     return found.with_texts(EMBEDDING, reader)
+
+
+def text_module(folder: Path) -> tuple[torch.nn.Module, int]:
+    """The module of a folder's encoder of texts, pooled as it says, and how many it takes of ids,
+    mask and types of tokens; raises as `import_encoder`."""
+    model = _model(folder, read_object(folder / "config.json"))
+    typed = _is_typed(model)
+    module = (_TypedTexts if typed else _Texts)(model)
+    return Pooled.of(folder, module) or module, 2 + typed
+
+
+def _is_typed(model: Any) -> bool:
+    named = "token_type_ids" in inspect.signature(model.forward).parameters
+    return named and getattr(model.config, "type_vocab_size", 0) > 1
 
 
 def _tokenizer(folder: Path, config: Any, most: int) -> str:
