@@ -31,7 +31,7 @@ BUDGET = {
     "optc/bench": 2_150,
     "optc/cli": 8_150,
     "optc/conversations": 1_350,
-    "optc/driver": 8_950,
+    "optc/driver": 9_000,
     "optc/executable": 850,
     "optc/export": 2_400,
     "optc/families": 150,

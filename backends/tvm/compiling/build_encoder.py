@@ -42,14 +42,14 @@ def build_encoder(
             hint="--recipe encoder-int8, or --backend onnxruntime",
         )
     isa = isa_of(target)
-    linker_command()
+    linker_command(target.processor)
     started = time.perf_counter()
     lowered = lower_encoder(model, interface, target)
     lowered_at = time.perf_counter()
     tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
     mark = tensors_fingerprint(interface, lowered.packed, tensors)
     with compiling(replace(lowered.program, fingerprint=mark), workdir) as finish:
-        libraries = copy_libraries(workdir)
+        libraries = copy_libraries(workdir, processor=target.processor)
         placed = write_weights(workdir / WEIGHTS_FILE, lowered.weights)
         packed_at = time.perf_counter()
         report = finish()
