@@ -52,6 +52,9 @@ def build_tensors(
 class OnnxTensors:
     """A session over named tensors."""
 
+    #: int8 products round a whole tensor by one range, and float ones are cut by its shape.
+    batch_invariant = False
+
     def __init__(self, session: Any, interface: TensorsInterface) -> None:
         self._session = session
         self._outputs = [one.name for one in interface.outputs]

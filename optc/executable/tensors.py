@@ -11,7 +11,13 @@ Array = npt.NDArray[Any]
 
 
 class TensorsExecutable(Protocol):
-    """A loaded engine of `optc.executable.tensors_interface.TensorsInterface`."""
+    """A loaded engine of `optc.executable.tensors_interface.TensorsInterface`.
+
+    Attributes:
+        batch_invariant: An output's row has the same bits whatever other rows are computed with it.
+    """
+
+    batch_invariant: bool
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Outputs by name for inputs by name, whose types and sizes have been checked. Threads may

@@ -17,7 +17,6 @@ from optc.runtime.tensors.engine import TensorEngine
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
 from optc.serve.tensors.served import OWNER, ServedTensors
-from optc.serve.tensors.work_queue import WorkQueue
 
 
 @dataclass(frozen=True)
@@ -225,7 +224,7 @@ class ModelTable:
             engine.close()
             adapter = source.adapters[0].name
             raise InputError("adapters are for decoders", where=f"adapter {adapter!r}")
-        model = ServedTensors(source.name, engine, WorkQueue(self._places), created)
+        model = ServedTensors.of(source.name, engine, self._places, created)
         self.tensors = {**self.tensors, source.name: model}
 
     def add_adapter(self, base: ServedModel, source: AdapterSource) -> None:

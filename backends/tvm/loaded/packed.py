@@ -45,6 +45,8 @@ class PackedExecutable:
         threads: What loops run on.
     """
 
+    batch_invariant = True
+
     def __init__(
         self,
         ffi: ModuleType,

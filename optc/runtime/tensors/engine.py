@@ -48,6 +48,11 @@ class TensorEngine:
         """Names, types and dimensions of the outputs, in order."""
         return self._interface.outputs
 
+    @property
+    def batch_invariant(self) -> bool:
+        """An output's row has the same bits whatever other rows are computed with it."""
+        return self._executable is not None and self._executable.batch_invariant
+
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Array]:
         """Outputs by name for inputs by position or by name.
 

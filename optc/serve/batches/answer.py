@@ -73,10 +73,10 @@ async def _answer(service: Service, endpoint: str, line: Line, salt: str) -> dic
 
 
 async def _embedded(service: Service, line: Line) -> dict[str, Any]:
-    model, work = await asyncio.to_thread(ask_embeddings, line.body, service.models)
-    while model.queue.waiting:  # clients wait for those
+    asked = await asyncio.to_thread(ask_embeddings, line.body, service.models)
+    while asked.model.queue.waiting:  # clients wait for those
         await asyncio.sleep(_AGAIN_S)
-    return await model.queue.run(work)
+    return await asked.answer()
 
 
 def _output(line: Line, status: int, body: dict[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from optc.runtime.tensors.embedder import Embedder
 from optc.serve.api_errors import APIError
 from optc.serve.asking.read_body import read_body, validated
 from optc.serve.bodies.base import Body, Tokens
@@ -18,7 +22,8 @@ from optc.serve.context import service_of
 from optc.serve.event_stream import unless_left
 from optc.serve.guards.access_log import facts_of
 from optc.serve.models import ModelTable
-from optc.serve.tensors.served import ServedTensors, embedder_of
+from optc.serve.tensors.joined_texts import JoinedTexts
+from optc.serve.tensors.served import ServedTensors
 
 Float32 = npt.NDArray[np.float32]
 #: Texts of one request, as of OpenAI's API.
@@ -35,52 +40,79 @@ class EmbeddingsBody(Body):
     user: str | None = None
 
 
+@dataclass(frozen=True)
+class AskedVectors:
+    """A body that has been read.
+
+    Attributes:
+        model: Who answers.
+        embedder: Its engine.
+        joined: Embeds its texts beside those of others.
+        texts: Whose vectors are wanted.
+        shown: A vector as the answer has it.
+    """
+
+    model: ServedTensors
+    embedder: Embedder
+    joined: JoinedTexts
+    texts: list[str]
+    shown: Callable[[Float32], Any]
+
+    async def answer(self) -> dict[str, Any]:
+        """The body of the answer.
+
+        Raises:
+            APIError: There is no room.
+        """
+        vectors = await self.joined.embed(self.texts)
+        return await asyncio.to_thread(self._answer, vectors)
+
+    def _answer(self, vectors: Float32) -> dict[str, Any]:
+        tokens = sum(self.embedder.token_counts(self.texts))
+        return {
+            "object": "list",
+            "model": self.model.name,
+            "data": [
+                {"object": "embedding", "index": index, "embedding": self.shown(vector)}
+                for index, vector in enumerate(vectors)
+            ],
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+
+
 async def embeddings(request: Request) -> Response:
     """Vectors of texts."""
     service, facts = service_of(request), facts_of(request)
     most = service.settings.limits.body_bytes
     with service.preparing():
-        model, work = await read_body(
-            request, most, lambda body: ask_embeddings(body, service.models)
-        )
-        facts["model"] = model.name
-        found = await unless_left(request.receive, model.queue.run(work))
+        read = lambda body: ask_embeddings(body, service.models)  # noqa: E731
+        asked = await read_body(request, most, read)
+        facts["model"] = asked.model.name
+        found = await unless_left(request.receive, asked.answer())
     facts["prompt_tokens"] = found["usage"]["prompt_tokens"]
-    return JSONResponse(found)
+    content = await asyncio.to_thread(msgspec.json.encode, found)  # of many texts it is long
+    return Response(content, media_type="application/json")
 
 
-def ask_embeddings(
-    body: dict[str, Any], models: ModelTable
-) -> tuple[ServedTensors, Callable[[], dict[str, Any]]]:
-    """The model that a body names, and what computes the answer.
+def ask_embeddings(body: dict[str, Any], models: ModelTable) -> AskedVectors:
+    """Read a body.
 
     Raises:
-        APIError: The body is wrong.
+        APIError: It is wrong.
     """
     validated(EmbeddingsBody, body)
     model = models.find_tensors(body.get("model"))
-    embedder = embedder_of(model)
+    embedder, joined = model.engine, model.texts
+    if not isinstance(embedder, Embedder) or joined is None:
+        message = f"the model {model.name!r} embeds no texts; ask {model.routes}"
+        raise APIError(400, message, "model")
     texts = _texts(body["input"])
     width = body.get("dimensions")
     if width not in (None, embedder.width):
         message = f"dimensions: the model gives {embedder.width} numbers, no other count"
         raise APIError(400, message, "dimensions")
     shown = _base64 if body.get("encoding_format") == "base64" else _numbers
-
-    def work() -> dict[str, Any]:
-        vectors = embedder.embed(texts)
-        tokens = sum(embedder.token_counts(texts))
-        return {
-            "object": "list",
-            "model": model.name,
-            "data": [
-                {"object": "embedding", "index": index, "embedding": shown(vector)}
-                for index, vector in enumerate(vectors)
-            ],
-            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-        }
-
-    return model, work
+    return AskedVectors(model, embedder, joined, texts, shown)
 
 
 def _texts(given: Any) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from optc.runtime.tensors.embedder import Embedder
 from optc.runtime.tensors.engine import TensorEngine
-from optc.serve.api_errors import APIError
+from optc.serve.tensors.joined_texts import JoinedTexts
 from optc.serve.tensors.work_queue import WorkQueue
 
 #: Who made a model, for clients that ask.
@@ -23,12 +23,23 @@ class ServedTensors:
         engine: That computes it.
         queue: Of the calls of its engine.
         created: When it was loaded, in seconds since 1970.
+        texts: Embeds texts; None where the model does not.
     """
 
     name: str
     engine: TensorEngine
     queue: WorkQueue
     created: int = 0
+    texts: JoinedTexts | None = None
+
+    @classmethod
+    def of(
+        cls, name: str, engine: TensorEngine, places: int | None, created: int = 0
+    ) -> ServedTensors:
+        """A model whose queue has so many places."""
+        queue = WorkQueue(places)
+        texts = JoinedTexts(engine, queue) if isinstance(engine, Embedder) else None
+        return cls(name, engine, queue, created, texts)
 
     @property
     def routes(self) -> str:
@@ -51,15 +62,3 @@ class ServedTensors:
         """Turn away what waits, and free the engine."""
         self.queue.closed = True
         self.engine.close()
-
-
-def embedder_of(model: ServedTensors) -> Embedder:
-    """The engine of a model that embeds texts.
-
-    Raises:
-        APIError: It embeds none.
-    """
-    if isinstance(model.engine, Embedder):
-        return model.engine
-    message = f"the model {model.name!r} embeds no texts; ask {model.routes}"
-    raise APIError(400, message, "model")
