@@ -54,6 +54,7 @@ BUDGET = {
     "optc/runtime": 15_200,
     "optc/serve": 8_900,
     "optc/simulate": 1_200,
+    "optc/speech": 500,
     "optc/sources": 1_100,
     "optc/store": 1_450,
     "optc/system": 450,
