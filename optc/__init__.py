@@ -45,10 +45,13 @@ if TYPE_CHECKING:
     from optc.runtime.requests.generation_request import GenerationRequest as GenerationRequest
     from optc.runtime.requests.prompts import Chat as Chat
     from optc.runtime.settings import ServeSettings as ServeSettings
+    from optc.runtime.speech.load import load_transcriber as load_transcriber
+    from optc.runtime.speech.transcriber import Transcriber as Transcriber
     from optc.runtime.tensors.embedder import Embedder as Embedder
     from optc.runtime.tensors.engine import TensorEngine as TensorEngine
     from optc.runtime.tensors.load import load_tensors as load_tensors
     from optc.sources.dim import Dim as Dim
+    from optc.speech.wav import Sound as Sound
 
     __version__: str
 
@@ -78,6 +81,9 @@ _HOMES = {
     "Embedder": "optc.runtime.tensors.embedder",
     "TensorEngine": "optc.runtime.tensors.engine",
     "load_tensors": "optc.runtime.tensors.load",
+    "Transcriber": "optc.runtime.speech.transcriber",
+    "load_transcriber": "optc.runtime.speech.load",
+    "Sound": "optc.speech.wav",
 }
 
 
@@ -85,6 +91,7 @@ _HOMES = {
 _COMPILING = frozenset({"compile", "plan", "plan_ladder"})
 #: What the modules of these import and do is there on Linux alone.
 _ON_LINUX = _COMPILING | {"load", "load_tensors", "Engine", "TensorEngine", "Embedder"}
+_ON_LINUX |= {"load_transcriber", "Transcriber"}
 
 
 def __getattr__(name: str) -> object:

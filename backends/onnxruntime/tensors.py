@@ -31,12 +31,14 @@ def build_tensors(
     import onnx_ir as ir
 
     from optc.backend import EngineBuild
+    from optc.backends.onnxruntime.legalize.blocks import fuse_block_products
     from optc.backends.onnxruntime.legalize.masks import expand_masks, expand_tables
     from optc.backends.onnxruntime.weights import store_weights
 
     started, cuda = time.perf_counter(), target.kind == "cuda"
     expand_masks(model)
     expand_tables(model)
+    fuse_block_products(model)
     size = store_weights(model, workdir / WEIGHTS_FILE)
     ir.save(model, workdir / MODEL_FILE)
     return EngineBuild(

@@ -15,7 +15,11 @@ from optc.options.option import with_changes
 from optc.progress import Progress, no_progress
 from optc.sources.dim import Dim
 from optc.sources.encoder_folder import may_be_encoder
+from optc.sources.speech_folder import may_transcribe
 from optc.sources.tensor_source import TensorSource, is_tensor_source
+
+#: The recipe of models of speech where none is named.
+SPEECH_RECIPE = "speech-fp32"
 
 
 class AnyChanges(CompileChanges, total=False):
@@ -27,7 +31,8 @@ class AnyChanges(CompileChanges, total=False):
             ``{"x": {0: optc.Dim("batch", 1, 64)}}``.
         dims: Bounds of dimensions that have names already, as in an ONNX file.
         inputs: Inputs to judge a model by: arrays by name, or ``.npz`` files; none are the example,
-            or random ones.
+            or random ones. Of a model of speech WAV files, or folders of them; none are sentences
+            that a synthesizer spoke.
     """
 
     args: Sequence[Any]
@@ -44,6 +49,11 @@ def _encodes(model: str | Path) -> bool:
     from optc.importer.tensors.encoder import is_encoder
 
     return is_encoder(Path(model))
+
+
+def _transcribes(model: Any) -> bool:
+    """True for the folder of a model of speech."""
+    return not is_tensor_source(model) and may_transcribe(Path(model))
 
 
 _OF_TENSORS = ("args", "kwargs", "dynamic", "dims", "inputs")
@@ -66,8 +76,9 @@ def compile(
             Hub. Or a model of named tensors: a `torch.nn.Module`, a `torch.export.ExportedProgram`
             or ``.pt2`` file, a model of onnx or onnx_ir or ``.onnx`` file, or
             ``package.module:factory``, whose factory gives one of these, or a module and its args.
+            Or the folder of a model of speech, such as Whisper.
         recipe, output: As in `CompileOptions`; here they need no name. The default recipe of models
-            of named tensors is ``tensors-fp32``.
+            of named tensors is ``tensors-fp32``, of speech ``speech-fp32``.
         options: What is asked for; None are the defaults.
         progress: Told what goes on.
         **changes: Fields of `CompileOptions` that differ from ``options``, and for models of named
@@ -81,6 +92,11 @@ def compile(
         TypeError: There is no option of a name in ``changes``.
     """
     own = {name: changes.pop(name) for name in _OF_TENSORS if name in changes}  # type: ignore[misc]
+    if _transcribes(model):
+        from optc.driver.speech.compile import compile_speech
+
+        asked = _asked(SPEECH_RECIPE, recipe, output, options, changes)
+        return compile_speech(Path(model), own, asked, progress)
     if not (is_tensor_source(model) or _encodes(model)):
         if given := next((name for name, value in own.items() if value), ""):
             raise InputError(
@@ -92,11 +108,22 @@ def compile(
         return compile_text(model, recipe, output, options=options, progress=progress, **text)
     from optc.driver.tensors.compile import DEFAULT_RECIPE, compile_tensors
 
-    if recipe is None and (options is None or options.recipe == CompileOptions().recipe):
-        recipe = DEFAULT_RECIPE
-    named = {"recipe": recipe, "output": output}
-    stated = {name: value for name, value in named.items() if value is not None}
-    asked = with_changes(options or CompileOptions(), {**changes, **stated})
+    asked = _asked(DEFAULT_RECIPE, recipe, output, options, changes)
     samples = [Path(one) if isinstance(one, str) else one for one in own.pop("inputs", ())]
     source = TensorSource(model, **{name: value for name, value in own.items() if value})
     return compile_tensors(source, samples, asked, progress)
+
+
+def _asked(
+    default: str,
+    recipe: str | Path | None,
+    output: str | Path | None,
+    options: CompileOptions | None,
+    changes: Mapping[str, Any],
+) -> CompileOptions:
+    """The options, with the recipe ``default`` where none is named."""
+    if recipe is None and (options is None or options.recipe == CompileOptions().recipe):
+        recipe = default
+    named = {"recipe": recipe, "output": output}
+    stated = {name: value for name, value in named.items() if value is not None}
+    return with_changes(options or CompileOptions(), {**changes, **stated})

@@ -10,6 +10,7 @@ from optc.runtime import loader
 from optc.runtime.settings import ServeSettings
 from optc.tasks.embedding import EMBEDDING_NAME
 from optc.tasks.tensors import TENSORS_NAME
+from optc.tasks.transcription import TRANSCRIPTION_NAME
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -25,7 +26,8 @@ def load(
 
     A decoder becomes an `optc.Engine`, which generates text. A model of named tensors becomes an
     `optc.TensorEngine`, and one of sentence-transformers an `optc.Embedder`: for type checkers,
-    `optc.load_tensors` gives the same.
+    `optc.load_tensors` gives the same. A model of speech becomes an `optc.Transcriber`, as
+    `optc.load_transcriber` gives it.
 
     Args:
         path: The artifact's folder.
@@ -39,7 +41,12 @@ def load(
             missing or does not fit.
         TypeError: There is no setting of a name in ``changes``.
     """
-    if read_manifest(Path(path)).task.face in (TENSORS_NAME, EMBEDDING_NAME):
+    face = read_manifest(Path(path)).task.face
+    if face == TRANSCRIPTION_NAME:
+        from optc.runtime.speech.load import load_transcriber
+
+        return cast("Engine", load_transcriber(path, settings, **changes))
+    if face in (TENSORS_NAME, EMBEDDING_NAME):
         from optc.runtime.tensors.load import load_tensors
 
         return cast("Engine", load_tensors(path, settings, **changes))

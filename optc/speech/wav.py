@@ -19,8 +19,8 @@ _MOST_BYTES = 1 << 32
 #: Rates beyond are no sound's.
 _RATES = (1, 10_000_000)
 _PCM, _FLOAT, _A_LAW, _MU_LAW, _EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
-#: Writers that cannot go back announce such sizes: the samples then end with the file.
-_OPEN_END = 0xFFFFFF00
+#: Writers into pipes announce such sizes, 2 or 4 GiB: the samples then end with the file.
+_OPEN_END = 0x7FFF0000
 _CONVERT = "convert it: ffmpeg -i FILE -ar 16000 -ac 1 FILE.wav"
 #: First bytes of other files of sound.
 _OTHERS = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from optc.passes.general.quantize_blocks import QuantizeBlocks
 from optc.passes.general.quantize_products import QuantizeProducts
 from optc.passes.general.simplify import Simplify
 from optc.pipeline.base import Pass
 
-PASSES: tuple[type[Pass], ...] = (Simplify, QuantizeProducts)
+PASSES: tuple[type[Pass], ...] = (Simplify, QuantizeProducts, QuantizeBlocks)

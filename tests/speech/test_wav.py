@@ -74,9 +74,10 @@ def test_laws_of_telephony() -> None:
     assert a.tolist() == [8, -8, 32256, -32256, 5504]
 
 
-def test_samples_that_end_with_the_file() -> None:
+@pytest.mark.parametrize("announced", [0xFFFFFFFF, 0x7FFFF000])
+def test_samples_that_end_with_the_file(announced: int) -> None:
     form = struct.pack("<HHIIHH", 1, 1, 8000, 16000, 2, 16)
-    sound = parse_wav(wrapped(form, b"\0\1" * 7, 0xFFFFFFFF), "x")
+    sound = parse_wav(wrapped(form, b"\0\1" * 7, announced), "x")
     assert len(sound.samples) == 7
 
 

@@ -50,9 +50,10 @@ if TYPE_CHECKING:
 @click.option(
     "--inputs",
     multiple=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE.npz",
-    help="Inputs to judge such a model by [its example, or random ones]; repeated.",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Inputs to judge such a model by (.npz) [its example, or random ones], or a model of "
+    "speech: sounds (.wav), or folders of them [sentences that ship]; repeated.",
 )
 @summary_options
 @json_option
@@ -60,7 +61,8 @@ def command(as_json: bool, **options: Any) -> None:
     """Compile MODEL and prove the result against it.
 
     MODEL is a Hugging Face folder or name or a GGUF file of a decoder; or a model of named tensors:
-    a file .onnx or .pt2, the folder of an encoder, or package.module:factory.
+    a file .onnx or .pt2, the folder of an encoder, or package.module:factory; or the folder of a
+    model of speech, such as Whisper.
 
     Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not. With
     --recipe auto, finds the fastest or smallest of all recipes that hold what --gate asks for.

@@ -79,8 +79,9 @@ _SERVED = (
 @click.option(
     "--inputs",
     type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE.npz",
-    help="Inputs by name, of a model of named tensors; --output FILE.npz keeps its outputs.",
+    metavar="FILE",
+    help="Of a model of named tensors: inputs by name (.npz); --output FILE.npz keeps its outputs. "
+    "Of a model of speech: a sound (.wav).",
 )
 @json_option
 def command(
@@ -102,9 +103,11 @@ def command(
     from optc.runtime.loader import load
 
     if inputs is not None:
+        from optc.cli.speech_run import run_speech, writes_speech
         from optc.cli.tensors_run import run_tensors
 
-        run_tensors(artifact, inputs, answers, options["engine"], as_json)
+        run = run_speech if writes_speech(artifact) else run_tensors
+        run(artifact, inputs, answers, options["engine"], as_json)
         return
     prompts = PromptOptions.taken(options)
     if (source is None) != (answers is None) or (source and not prompts.empty):

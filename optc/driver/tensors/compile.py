@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -68,7 +68,7 @@ def compile_tensors(
         GateError: A gate failed; its ``details`` hold what was measured.
     """
     started = time.perf_counter()
-    recipe = _recipe(asked)
+    recipe = load_tensor_recipe(asked)
     engines = parse_engines(asked.backend, asked.target, recipe.backend)
     if recipe.otherwise and any(one.backend.name != recipe.backend for one in engines):
         recipe = _other(recipe, asked)
@@ -82,7 +82,17 @@ def compile_tensors(
         return compiling.run(source, samples)
 
 
-def _recipe(asked: CompileOptions) -> Recipe:
+def load_tensor_recipe(
+    asked: CompileOptions,
+    tasks: Collection[str] = (TENSORS_NAME,),
+    hint: str = f"such as {DEFAULT_RECIPE} or encoder-int8",
+) -> Recipe:
+    """The recipe that is asked for, of a model that is no decoder of text.
+
+    Raises:
+        InputError: An option concerns text, or the recipe is for another task than ``tasks``; then
+            ``hint`` says what to do.
+    """
     defaults = CompileOptions()
     for one in fields(CompileOptions):
         if one.name not in _TAKEN and getattr(asked, one.name) != getattr(defaults, one.name):
@@ -92,11 +102,11 @@ def _recipe(asked: CompileOptions) -> Recipe:
                 hint="leave it out",
             )
     recipe = load_recipe(asked.recipe, sets=asked.set, gates=asked.gate)
-    if recipe.task != TENSORS_NAME:
+    if recipe.task not in tasks:
         raise InputError(
             f"the recipe {recipe.name!r} is for the task {recipe.task!r}",
             where="--recipe",
-            hint=f"such as {DEFAULT_RECIPE} or encoder-int8",
+            hint=hint,
         )
     return recipe
 

@@ -107,7 +107,7 @@ def import_encoder(folder: Path) -> ImportedTensors:
     """
     config = read_object(folder / "config.json")
     check_remote_code(folder, allowed=False)
-    model = _model(folder, config)
+    model = load_model(folder, config)
     main = str(getattr(model, "main_input_name", ""))
     if main == "input_ids":
         return _texts(folder, model)
@@ -120,7 +120,13 @@ def import_encoder(folder: Path) -> ImportedTensors:
     )
 
 
-def _model(folder: Path, config: Mapping[str, Any]) -> Any:
+def load_model(folder: Path, config: Mapping[str, Any]) -> Any:
+    """transformers' model of a folder, in float32.
+
+    Raises:
+        InputError: transformers does not read it.
+        UnsupportedError: transformers has no such class.
+    """
     name = config["architectures"][0]
     kind = getattr(transformers, name, None)
     if kind is None:

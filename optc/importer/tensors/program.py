@@ -173,9 +173,14 @@ def _dynamic_shapes(
         for axes in dynamic.values()
         for d in axes.values()
     }
-    return {
+    stated = {
         name: {axis: made[d.name] for axis, d in dynamic[name].items()} if name in dynamic else None
         for name in bound
+    }
+    # tensors of a list have the dimensions of their argument
+    return {
+        name: [axes] * len(bound[name]) if isinstance(bound[name], list) else axes
+        for name, axes in stated.items()
     }
 
 
@@ -187,7 +192,9 @@ def _name_dims(model: ir.Model, program: ExportedProgram, dynamic: Dynamic) -> l
     for value in model.graph.inputs:
         for axis, dim in enumerate(value.shape or ()):
             if not isinstance(dim, int):
-                given = dynamic.get(str(value.name), {}).get(axis)
+                name = str(value.name)
+                own_axes = dynamic.get(name) or dynamic.get(name.rpartition("_")[0], {})
+                given = own_axes.get(axis)
                 own = f"{value.name}_{axis}" if given is None else given.name
                 names.setdefault(str(dim.value), own)
     computed = (value for node in model.graph for value in node.outputs)

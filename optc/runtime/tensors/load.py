@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from optc.artifact import Artifact
+from optc.errors import UnsupportedError
 from optc.options.option import with_changes
 from optc.runtime.settings import ServeSettings
 from optc.runtime.tensors.embedder import Embedder, read_tokenizer
 from optc.runtime.tensors.engine import TensorEngine, interface_of, open_folder
 from optc.target import usable_threads
 from optc.tasks.embedding import EMBEDDING_NAME
+from optc.tasks.transcription import TRANSCRIPTION_NAME
 
 
 def load_tensors(
@@ -31,6 +33,12 @@ def load_tensors(
     """
     settings = with_changes(settings or ServeSettings(), changes)
     artifact = Artifact.open(path, "size")
+    if artifact.manifest.task.face == TRANSCRIPTION_NAME:
+        raise UnsupportedError(
+            "writes down speech, by two engines together",
+            where=str(path),
+            hint="load it with optc.load_transcriber",
+        )
     with artifact.contents_checked(settings.verify):
         choice = artifact.choose(name=settings.engine)
     folder = artifact.path / choice.entry.folder

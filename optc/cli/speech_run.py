@@ -1,0 +1,54 @@
+"""``optc run --inputs speech.wav``: transcripts of sounds."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+from msgspec import to_builtins
+
+from optc.artifact.artifact import read_manifest
+from optc.cli.output import print_json
+from optc.errors import InputError
+from optc.runtime.speech.load import load_transcriber
+from optc.tasks.transcription import TRANSCRIPTION_NAME
+
+
+def writes_speech(artifact: Path) -> bool:
+    """True if an artifact writes down speech."""
+    return read_manifest(artifact).task.face == TRANSCRIPTION_NAME
+
+
+def run_speech(
+    artifact: Path, sound: Path, output: Path | None, engine: str | None, as_json: bool
+) -> None:
+    """Write down one sound.
+
+    Args:
+        artifact: Its folder.
+        sound: A WAV file.
+        output: Where the text goes; None is stdout.
+        engine: Name of the engine.
+        as_json: Print one JSON object.
+
+    Raises:
+        InputError: A file cannot be read or written.
+    """
+    with load_transcriber(artifact, engine=engine) as loaded:
+        started = time.perf_counter()
+        found = loaded.transcribe(sound)
+        seconds = time.perf_counter() - started
+        info = dict(loaded.info)
+    if output is not None:
+        try:
+            output.write_text(found.text + "\n", "utf-8")
+        except OSError as error:
+            raise InputError(
+                f"cannot be written: {error.strerror or error}", where=str(output)
+            ) from error
+    if as_json:
+        values = {"transcript": to_builtins(found), "seconds": seconds, "engine": info}
+        print_json("run", values, [])
+    elif output is None:
+        click.echo(found.text)

@@ -1,0 +1,1 @@
+"""Compiles models of speech."""

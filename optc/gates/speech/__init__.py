@@ -1,0 +1,1 @@
+"""Gates of models of speech."""

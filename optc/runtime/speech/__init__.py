@@ -1,0 +1,1 @@
+"""Runs encoder-decoders that write down speech."""

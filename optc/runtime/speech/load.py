@@ -1,0 +1,76 @@
+"""`load_transcriber`: from an artifact folder to a `Transcriber`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from optc.artifact import Artifact
+from optc.artifact.choose import Choice
+from optc.errors import ArtifactError, UnsupportedError
+from optc.foreign.file import read_file
+from optc.foreign.typed_json import typed
+from optc.options.option import with_changes
+from optc.runtime.settings import ServeSettings
+from optc.runtime.speech.transcriber import Transcriber
+from optc.runtime.tensors.embedder import read_tokenizer
+from optc.runtime.tensors.engine import open_folder
+from optc.safe_json import JSONError, parse_json
+from optc.speech.conventions import CONVENTIONS_FILE, Conventions
+from optc.target import usable_threads
+from optc.tasks.transcription import ENCODER, TRANSCRIPTION_NAME
+
+
+def load_transcriber(
+    path: str | Path, settings: ServeSettings | None = None, **changes: Any
+) -> Transcriber:
+    """Load an artifact that writes down speech.
+
+    Args:
+        path: The artifact's folder.
+        settings, **changes: Of `ServeSettings` these count: ``engine``, ``threads``, ``verify``.
+
+    Raises:
+        ArtifactError: Not an artifact, or damaged; names the file.
+        UnavailableError: No engine can be loaded here; gives the reason against each.
+        InputError: There is no such ``engine``.
+        UnsupportedError: The artifact is for another task.
+    """
+    settings = with_changes(settings or ServeSettings(), changes)
+    artifact = Artifact.open(path, "size")
+    if artifact.manifest.task.face != TRANSCRIPTION_NAME:
+        raise UnsupportedError(
+            f"is for the task {artifact.manifest.task.name!r}, and writes down no speech",
+            where=str(path),
+            hint="load it with optc.load",
+        )
+    with artifact.contents_checked(settings.verify):
+        decoder = artifact.choose(name=settings.engine)
+        encoder = artifact.choose(ENCODER, beside=decoder.entry)
+        conventions = _conventions(artifact)
+    tokenizer_file = artifact.tokenizer_file()
+    if tokenizer_file is None:
+        raise ArtifactError("it has no tokenizer", where=str(path), hint="compile it again")
+    tokenizer = read_tokenizer(tokenizer_file)
+    threads = settings.threads or usable_threads()
+    engines = [_open(artifact, one, threads) for one in (encoder, decoder)]
+    info = {
+        "name": decoder.entry.name,
+        "backend": decoder.entry.backend,
+        "target": decoder.entry.target.name,
+        "encoder": encoder.entry.name,
+        "rejected": {other.name: other.reason for other in decoder.rejected},
+    }
+    return Transcriber(engines[0], engines[1], conventions, tokenizer, info)
+
+
+def _open(artifact: Artifact, choice: Choice, threads: int) -> Any:
+    return open_folder(artifact.engine_folder(choice.entry), choice.entry, threads)
+
+
+def _conventions(artifact: Artifact) -> Conventions:
+    file = artifact.files.path(CONVENTIONS_FILE, "the conventions of its tokens")
+    try:
+        return typed(parse_json(read_file(file)), Conventions, str(file))
+    except (OSError, JSONError) as error:
+        raise ArtifactError(f"cannot be read: {error}", where=str(file)) from error
