@@ -32,6 +32,7 @@ SHIPPED = {
     *("prune-2to4-int8", "prune-50-int8", "prune-depth-int8", "prune-width-int8"),
     *("kv-int4", "vocab-trim-int4"),
     *("tensors-fp32", "encoder-int8", "encoder-bf16", "products-int8"),
+    *("speech-fp32", "speech-int8"),
     *("int3-fused", "int2-fused"),
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),
 }
@@ -47,6 +48,8 @@ def test_shipped_recipes_are_valid_and_state_their_gates(name: str) -> None:
     judged = {name for name, bound in recipe.gates.items() if bound is not None}
     if recipe.task == "tensors":
         assert judged & {"output_error", "cosine_mean"}
+    elif recipe.task == "transcription":
+        assert judged & {"token_agreement", "transcript_agreement"}
     else:
         assert {"kl_mean", "top1_agreement"} <= judged
     assert pipeline_of(recipe.pipeline.spec()) == recipe.pipeline

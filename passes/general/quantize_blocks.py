@@ -14,7 +14,7 @@ from optc.forms.batched import BatchedTensors
 from optc.forms.form import Form
 from optc.ir.functions import is_op
 from optc.ir.graph import remove_unused
-from optc.pipeline.base import Pass, PassReport
+from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.pipeline.phase import Phase
 
 Float32 = npt.NDArray[np.float32]
@@ -55,6 +55,9 @@ class QuantizeBlocks(Pass):
     """
 
     name: ClassVar[str] = "quantize-blocks"
+    pays: ClassVar[str] = (
+        "For models of speech: weights take 10 bits each, and transcripts stay (ADR 0163)."
+    )
     phase: ClassVar[Phase] = Phase.ROUNDING
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (BatchedTensors,)
@@ -72,7 +75,7 @@ class QuantizeBlocks(Pass):
         self.check_option("group_size", (16, 32, 64, 128))
         self.check_option("block", (0, 16, 64))
 
-    def run(self, model: ir.Model) -> PassReport:
+    def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report, work, weights = PassReport(), _Work(model.graph, self), 0
         for node in list(model.graph):

@@ -33,6 +33,7 @@ REQUIRED = {
     "prune-to-budget",
     "prune-weights",
     "prune-width",
+    "quantize-blocks",
     "quantize-products",
     "quantize-static",
     "quantize-weights",

@@ -103,8 +103,8 @@ def command(
     from optc.runtime.loader import load
 
     if inputs is not None:
-        from optc.cli.speech_run import run_speech, writes_speech
-        from optc.cli.tensors_run import run_tensors
+        from optc.cli.inputs.speech_run import run_speech, writes_speech
+        from optc.cli.inputs.tensors_run import run_tensors
 
         run = run_speech if writes_speech(artifact) else run_tensors
         run(artifact, inputs, answers, options["engine"], as_json)

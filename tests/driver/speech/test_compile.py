@@ -14,7 +14,7 @@ from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneratio
 import optc
 from optc.errors import GateError, InputError, RequestError, UnsupportedError
 from optc.speech.wav import Sound
-from tests.support.whisper import DE, EN, END, MOST, NO_TIMES, SECONDS, sound, whisper
+from tests.driver.speech.whisper import DE, EN, END, MOST, NO_TIMES, SECONDS, sound, whisper
 
 SOUNDS = [sound(seconds, seed) for seed, seconds in enumerate((0.3, 1.0, 1.9, 2.0, 0.7))]
 

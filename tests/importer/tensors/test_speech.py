@@ -11,7 +11,7 @@ import pytest
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.speech import import_speech
 from optc.sources.speech_folder import may_transcribe
-from tests.support.whisper import DE, EN, NO_SPEECH, NO_TIMES, TRANSCRIBE, TRANSLATE, whisper
+from tests.driver.speech.whisper import DE, EN, NO_SPEECH, NO_TIMES, TRANSCRIBE, TRANSLATE, whisper
 
 
 def change(file: Path, **values: Any) -> None:

@@ -1,0 +1,1 @@
+"""Runs models whose inputs are files: arrays by name, sounds."""
