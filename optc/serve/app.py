@@ -54,12 +54,15 @@ from optc.serve.routes.unsupported import REASONS, unsupported
 from optc.serve.service import Service
 from optc.serve.tensors.embeddings import embeddings
 from optc.serve.tensors.infer import INFERENCE
+from optc.serve.tensors.transcriptions import transcriptions, translations
 
 _ROUTES = [
     Route("/v1/completions", completions, methods=["POST"]),
     Route("/v1/chat/completions", chat_completions, methods=["POST"]),
     Route("/inference/v1/generate", generate, methods=["POST"]),
     Route("/v1/embeddings", embeddings, methods=["POST"]),
+    Route("/v1/audio/transcriptions", transcriptions, methods=["POST"]),
+    Route("/v1/audio/translations", translations, methods=["POST"]),
     *(Route(path, handler, methods=[way]) for path, (way, handler) in INFERENCE.items()),
     *(Route(path, unsupported, methods=["POST"]) for path in REASONS),
     Route("/v1/responses", responses, methods=["POST"]),

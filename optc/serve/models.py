@@ -13,6 +13,7 @@ from optc.errors import InputError
 from optc.receipts.origin import origin_of
 from optc.receipts.receipt import NOWHERE, Origin
 from optc.runtime.engine import Engine
+from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.tensors.engine import TensorEngine
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
@@ -208,7 +209,7 @@ class ModelTable:
             OptcError: It cannot be loaded.
         """
         engine, created = source.load(), int(time.time())
-        if isinstance(engine, TensorEngine):
+        if isinstance(engine, TensorEngine | Transcriber):
             self._add_tensors(source, engine, created)
             return
         self.engines = {**self.engines, source.name: engine}
@@ -219,7 +220,9 @@ class ModelTable:
         for one in source.adapters:
             self.add_adapter(base, one)
 
-    def _add_tensors(self, source: ModelSource, engine: TensorEngine, created: int) -> None:
+    def _add_tensors(
+        self, source: ModelSource, engine: TensorEngine | Transcriber, created: int
+    ) -> None:
         if source.adapters:
             engine.close()
             adapter = source.adapters[0].name

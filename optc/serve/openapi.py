@@ -40,6 +40,12 @@ _POSTS: dict[str, tuple[type[BaseModel], str]] = {
         if kind is not None
     },
 }
+#: Routes that take a form with a file, and what else it may have.
+_FORMS = {
+    "/v1/audio/transcriptions": "The words of a sound.",
+    "/v1/audio/translations": "The words of a sound, in English.",
+}
+_FORM_FIELDS = ("model", "language", "temperature", "response_format")
 #: Routes without one.
 _GETS = {
     "/v1/files": "Files of requests and of answers.",
@@ -98,6 +104,7 @@ def document() -> dict[str, Any]:
     _, schemas = models_json_schema(kinds, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     paths: dict[str, Any] = {path: {"get": _get(text)} for path, text in _GETS.items()}
     paths |= {path: {"post": _post(kind, text)} for path, (kind, text) in _POSTS.items()}
+    paths |= {path: {"post": _form(text)} for path, text in _FORMS.items()}
     return {
         "openapi": "3.1.0",
         "info": {"title": "optc serve", "version": version("optc")},
@@ -111,6 +118,20 @@ def document() -> dict[str, Any]:
 
 def _get(text: str) -> dict[str, Any]:
     return {"summary": text, "responses": {"200": {"description": text}, **_wrong("401", "503")}}
+
+
+def _form(text: str) -> dict[str, Any]:
+    fields = {name: {"type": "string"} for name in _FORM_FIELDS}
+    file = {"type": "string", "format": "binary"}
+    schema = {"type": "object", "required": ["file"], "properties": {"file": file, **fields}}
+    return {
+        "summary": text,
+        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}},
+        "responses": {
+            "200": {"description": text, "content": {"application/json": {}}},
+            **_wrong(*_WRONG.keys() - {"409"}),
+        },
+    }
 
 
 def _post(kind: type[BaseModel], text: str) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class QuantizeBlocks(Pass):
 
     name: ClassVar[str] = "quantize-blocks"
     pays: ClassVar[str] = (
-        "For models of speech: weights take 10 bits each, and transcripts stay (ADR 0163)."
+        "For models of speech: weights take 10 bits each, and transcripts stay (ADR 0166)."
     )
     phase: ClassVar[Phase] = Phase.ROUNDING
     required: ClassVar[bool] = True

@@ -12,7 +12,6 @@ pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
 from starlette.testclient import TestClient
 
 from optc.runtime.engine import Engine
-from optc.runtime.tensors.engine import TensorEngine
 from optc.serve.app import make_app
 from optc.serve.models import ModelSource, ModelTable
 from optc.serve.service import Service
@@ -69,7 +68,7 @@ def make_api() -> Iterator[MakeApi]:
     tables = []
 
     def make(
-        engines: Mapping[str, Engine | TensorEngine] | None = None,
+        engines: Mapping[str, Any] | None = None,
         settings: HTTPSettings | None = None,
         *,
         load: bool = True,

@@ -90,6 +90,18 @@ def import_speech(folder: Path) -> ImportedSpeech:
     return ImportedSpeech(halves, conventions, content, name, digest)
 
 
+def import_conventions(folder: Path) -> Conventions:
+    """The conventions of a folder's tokens alone; the layers and times are usual ones.
+
+    Raises:
+        InputError: A file is missing or cannot be read.
+        UnsupportedError: Its features are of another kind.
+    """
+    config = read_object(folder / "config.json")
+    most = int(config.get("max_target_positions", 448))
+    return _conventions(folder, config, _tokenizer(folder), _features(folder), most)
+
+
 def _features(folder: Path) -> LogMel:
     file = next((folder / name for name in PREPROCESSORS if is_file(folder / name)), None)
     if file is None:

@@ -57,9 +57,13 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature <= 10:
-            raise RequestError(f"{self.temperature}", where="temperature", hint="0 to 10")
+            raise RequestError(
+                f"the temperature is {self.temperature}", where="temperature", hint="0 to 10"
+            )
         if self.batch_size < 1:
-            raise RequestError(f"{self.batch_size}", where="batch_size", hint="at least 1")
+            raise RequestError(
+                f"{self.batch_size} windows at once", where="batch_size", hint="at least 1"
+            )
 
 
 class WantedChanges(TypedDict, total=False):

@@ -12,7 +12,6 @@ REASONS = {
     "/v1/rerank": "the models here are decoders, which rank no texts",
     "/v1/responses/compact": "send the conversation as input instead",
     "/v1/moderations": "the models here are decoders, which classify no texts",
-    "/v1/audio/transcriptions": "the models here take texts",
     "/v1/audio/speech": "the models here write texts",
     "/v1/images/generations": "the models here write texts",
 }

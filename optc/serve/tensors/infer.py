@@ -21,7 +21,7 @@ from optc.serve.bodies.base import Body, Json
 from optc.serve.context import service_of
 from optc.serve.event_stream import unless_left
 from optc.serve.guards.access_log import facts_of
-from optc.serve.tensors.served import ServedTensors
+from optc.serve.tensors.served import ServedTensors, tensors_of
 from optc.serve.tensors.wire import Array, decoded, described, encoded
 
 #: Bytes of the JSON before binary data.
@@ -74,13 +74,14 @@ async def ready(request: Request) -> Response:
 async def one_model(request: Request) -> Response:
     """Inputs and outputs of a model."""
     model = _model(request)
+    engine = tensors_of(model)
     return JSONResponse(
         {
             "name": model.name,
             "versions": ["1"],
-            "platform": f"optc_{model.engine.info.get('backend', 'engine')}",
-            "inputs": [described(one) for one in model.engine.inputs],
-            "outputs": [described(one) for one in model.engine.outputs],
+            "platform": f"optc_{engine.info.get('backend', 'engine')}",
+            "inputs": [described(one) for one in engine.inputs],
+            "outputs": [described(one) for one in engine.outputs],
         }
     )
 
@@ -127,12 +128,13 @@ def _work(body: dict[str, Any], model: ServedTensors, raw: memoryview) -> Callab
         APIError: The body is wrong.
     """
     validated(InferBody, body)
+    engine = tensors_of(model)
     inputs = _inputs(body["inputs"], raw)
     wanted = _wanted(body, model)
 
     def work() -> Response:
         try:
-            found = model.engine.run(inputs)
+            found = engine.run(inputs)
         except EngineError as error:  # such as an index beyond a table
             raise APIError(400, error.message, "inputs") from error
         pairs = [encoded(name, found[name], binary) for name, binary in wanted.items()]
@@ -168,7 +170,7 @@ def _inputs(given: list[dict[str, Any]], raw: memoryview) -> dict[str, Array]:
 def _wanted(body: Mapping[str, Any], model: ServedTensors) -> dict[str, bool]:
     """Which outputs are wanted, and whether as bytes."""
     every = bool((body.get("parameters") or {}).get("binary_data_output"))
-    names = [one.name for one in model.engine.outputs]
+    names = [one.name for one in tensors_of(model).outputs]
     asked = body.get("outputs")
     if not asked:
         return dict.fromkeys(names, every)

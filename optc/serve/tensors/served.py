@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.tensors.embedder import Embedder
 from optc.runtime.tensors.engine import TensorEngine
+from optc.serve.api_errors import APIError
 from optc.serve.tensors.joined_texts import JoinedTexts
 from optc.serve.tensors.work_queue import WorkQueue
 
@@ -27,14 +29,14 @@ class ServedTensors:
     """
 
     name: str
-    engine: TensorEngine
+    engine: TensorEngine | Transcriber
     queue: WorkQueue
     created: int = 0
     texts: JoinedTexts | None = None
 
     @classmethod
     def of(
-        cls, name: str, engine: TensorEngine, places: int | None, created: int = 0
+        cls, name: str, engine: TensorEngine | Transcriber, places: int | None, created: int = 0
     ) -> ServedTensors:
         """A model whose queue has so many places."""
         queue = WorkQueue(places)
@@ -44,6 +46,8 @@ class ServedTensors:
     @property
     def routes(self) -> str:
         """Where it can be asked, for messages."""
+        if isinstance(self.engine, Transcriber):
+            return "/v1/audio/transcriptions"
         infer = f"/v2/models/{self.name}/infer"
         return f"/v1/embeddings or {infer}" if isinstance(self.engine, Embedder) else infer
 
@@ -62,3 +66,27 @@ class ServedTensors:
         """Turn away what waits, and free the engine."""
         self.queue.closed = True
         self.engine.close()
+
+
+def transcriber_of(model: ServedTensors) -> Transcriber:
+    """The engine of a model that writes down speech.
+
+    Raises:
+        APIError: It writes down none.
+    """
+    if isinstance(model.engine, Transcriber):
+        return model.engine
+    message = f"the model {model.name!r} writes down no speech; ask {model.routes}"
+    raise APIError(400, message, "model")
+
+
+def tensors_of(model: ServedTensors) -> TensorEngine:
+    """The engine of a model that is called with named tensors.
+
+    Raises:
+        APIError: It is called otherwise.
+    """
+    if isinstance(model.engine, TensorEngine):
+        return model.engine
+    message = f"the model {model.name!r} takes no tensors by name; ask {model.routes}"
+    raise APIError(400, message, "model")

@@ -12,8 +12,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from optc.errors import EngineError
 from optc.executable.tensors import Array
 from optc.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
+from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.tensors.embedder import Embedder
 from optc.runtime.tensors.engine import TensorEngine
+from optc.speech.conventions import Conventions
+from optc.speech.mel import LogMel
 
 WIDTH = 4
 _MANY = {"batch": DimRange(1, 64), "tokens": DimRange(1, 64)}
@@ -94,3 +97,56 @@ def adder(executable: Sums | None = None) -> TensorEngine:
     """Adds two numbers."""
     info: Mapping[str, Any] = {"name": "toy", "backend": "toys"}
     return TensorEngine(executable or Sums(), SUMS, info)
+
+
+#: Words 0 to 3, the end, the start, languages, tasks, no times, and times of 0.02 s.
+SPEECH = Conventions(
+    features=LogMel(rate=1000, mels=4, window=50, hop=10, seconds=1),
+    start=5,
+    end=4,
+    languages={"en": 6, "de": 7},
+    tasks={"transcribe": 8, "translate": 9},
+    no_timestamps=10,
+)
+_TIME, _SIZE = 11, 11 + 51
+
+
+class Hears:
+    """An encoder that hears nothing."""
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        return {"cross_0": np.zeros((len(inputs["input_features"]), 1, 2, 1), np.float32)}
+
+    def close(self) -> None:
+        pass
+
+
+class Says:
+    """A decoder that says words 1 and 2, or 3 and 2 where it translates; its past are the tokens.
+    It hears German."""
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        tokens = inputs["input_ids"].astype(np.float32)[:, None, :, None]
+        whole = np.concatenate([inputs["past_0"], tokens], axis=2)
+        logits = np.zeros((len(whole), tokens.shape[2], _SIZE), np.float32)
+        for row, said in zip(logits, whole[:, 0, :, 0].astype(int).tolist(), strict=True):
+            row[-1, self._next(said)] = 9
+        return {"logits": logits, "past_0_out": whole}
+
+    def _next(self, said: list[int]) -> int:
+        if len(said) == 1:
+            return 7
+        words = [3 if 9 in said else 1, 2]
+        timed = 10 not in said
+        script = [_TIME, *words, _TIME + 20, 4] if timed else [*words, 4]
+        return script[len(said) - (3 if timed else 4)]
+
+    def close(self) -> None:
+        pass
+
+
+def writer() -> Transcriber:
+    """A model of speech."""
+    words = {"nought": 0, "hello": 1, "world": 2, "goodbye": 3}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="nought"))
+    return Transcriber(Hears(), Says(), SPEECH, tokenizer, {"name": "toy"})
