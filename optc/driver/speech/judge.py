@@ -95,6 +95,8 @@ def judge_speech(
 class _Source:
     """The source's own outputs as an executable."""
 
+    batch_invariant = False
+
     def __init__(self, half: ImportedTensors) -> None:
         if half.reference is None:
             raise ValueError(f"{half.name} came without its source")
