@@ -20,7 +20,7 @@ test: $(STAMP) lint types layers
 test-long: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
-# Kernels and engines for aarch64 under an emulator, some 45 minutes of one core. Installs it and a
+# Kernels and engines for aarch64 under an emulator, which takes an hour or so. Installs it and a
 # Python of aarch64 into .arm, by apt-get (Debian, Ubuntu) and pip; `make test` uses them if there.
 test-arm: $(STAMP)
 	$(BIN)/python -m tests.arm.install
