@@ -37,8 +37,8 @@ def fuse_block_products(model: ir.Model) -> int:
     return count
 
 
-def _table(node: ir.Node) -> tuple[ir.Value, npt.NDArray[Any]] | None:
-    """Codes u8 [N, G, g] and scales [N, G] of the second operand; None if it is none."""
+def _table(node: ir.Node) -> tuple[ir.Value, npt.NDArray[Any], int] | None:
+    """Codes u8 [N, G, g], scales [N, G] and g of the second operand; None if it is none."""
     value = node.inputs[1]
     for kind in ("Transpose", "Reshape"):
         maker = None if value is None else value.producer()
@@ -54,10 +54,13 @@ def _table(node: ir.Node) -> tuple[ir.Value, npt.NDArray[Any]] | None:
     known = codes.dtype == ir.DataType.UINT8 and len(codes.shape) == 3
     if not known or not (zeros.numpy() == _ZERO).all():
         return None
-    return maker.inputs[0], scales.numpy().reshape(codes.shape[0], codes.shape[1])
+    rows, count, size = codes.numpy().shape
+    return maker.inputs[0], scales.numpy().reshape(rows, count), size
 
 
-def _fuse(graph: ir.Graph, node: ir.Node, codes: ir.Value, scales: npt.NDArray[Any]) -> None:
+def _fuse(
+    graph: ir.Graph, node: ir.Node, codes: ir.Value, scales: npt.NDArray[Any], size: int
+) -> None:
     name = f"{node.outputs[0].name}.block_scales"
     tensor = ir.tensor(np.ascontiguousarray(scales, np.float32), name=name)
     stored = ir.Value(
@@ -67,7 +70,7 @@ def _fuse(graph: ir.Graph, node: ir.Node, codes: ir.Value, scales: npt.NDArray[A
         type=ir.TensorType(ir.DataType.FLOAT),
     )
     graph.register_initializer(stored)
-    rows, count, size = (int(dim) for dim in codes.shape or ())
+    rows, count = scales.shape
     fused = ir.node(
         "MatMulNBits",
         [node.inputs[0], codes, stored],

@@ -162,7 +162,7 @@ def _texts(folder: Path, model: Any) -> ImportedTensors:
 def text_module(folder: Path) -> tuple[torch.nn.Module, int]:
     """The module of a folder's encoder of texts, pooled as it says, and how many it takes of ids,
     mask and types of tokens; raises as `import_encoder`."""
-    model = _model(folder, read_object(folder / "config.json"))
+    model = load_model(folder, read_object(folder / "config.json"))
     typed = _is_typed(model)
     module = (_TypedTexts if typed else _Texts)(model)
     return Pooled.of(folder, module) or module, 2 + typed

@@ -20,7 +20,6 @@ from optc.importer.tensors.imported import ImportedTensors
 from optc.importer.tensors.program import Dynamic, import_module
 from optc.sources.dim import Dim
 
-Tensor = torch.Tensor
 #: Requests of a call.
 _BATCH = Dim("batch", 1, 1024)
 #: Tokens that the example's past has, and of the example's step.
@@ -45,7 +44,9 @@ class ImportedHalves:
     layers: int
 
 
-def import_halves(model: Any, name: str, features: Tensor, most_tokens: int) -> ImportedHalves:
+def import_halves(
+    model: Any, name: str, features: torch.Tensor, most_tokens: int
+) -> ImportedHalves:
     """Export both graphs.
 
     Args:
@@ -89,7 +90,7 @@ class _Encoder(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_features: Tensor) -> dict[str, list[Tensor]]:
+    def forward(self, input_features: torch.Tensor) -> dict[str, list[torch.Tensor]]:
         hidden = self.model.get_encoder()(input_features)[0]
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         ids = torch.zeros((input_features.shape[0], 1), dtype=torch.int64)
@@ -109,14 +110,16 @@ class _Decoder(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids: Tensor, past: list[Tensor], cross: list[Tensor]) -> dict[str, Any]:
+    def forward(
+        self, input_ids: torch.Tensor, past: list[torch.Tensor], cross: list[torch.Tensor]
+    ) -> dict[str, Any]:
         logits, present = _step(self.model, input_ids, past, cross)
         return {"logits": logits, "past": present}
 
 
 def _step(
-    model: Any, ids: Tensor, past: Sequence[Tensor], cross: Sequence[Tensor]
-) -> tuple[Tensor, list[Tensor]]:
+    model: Any, ids: torch.Tensor, past: Sequence[torch.Tensor], cross: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
     halves = DynamicCache(), DynamicCache()
     for half, tensors in zip(halves, (past, cross), strict=True):
         for layer in range(len(tensors) // 2):
@@ -132,16 +135,16 @@ def _step(
     return found.logits, _flat(cache.self_attention_cache)
 
 
-def _flat(half: DynamicCache) -> list[Tensor]:
+def _flat(half: DynamicCache) -> list[torch.Tensor]:
     return [tensor for layer in half.layers for tensor in (layer.keys, layer.values)]
 
 
-def _empty(cross: Sequence[Tensor]) -> list[Tensor]:
+def _empty(cross: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """A past without tokens; decoders have as many heads for both attentions."""
     return [tensor[:, :, :0] for tensor in cross]
 
 
-def _ids(batch: int, tokens: int) -> Tensor:
+def _ids(batch: int, tokens: int) -> torch.Tensor:
     return torch.arange(batch * tokens).reshape(batch, tokens)
 
 

@@ -242,8 +242,7 @@ class Transcriber:
     def _transcript(self, job: _Job) -> Transcript:
         segments = tuple(
             Segment(
-                *(min(time, job.seconds) for time in (span.start, span.end)),
-                self._text(span.tokens),
+                min(span.start, job.seconds), min(span.end, job.seconds), self._text(span.tokens)
             )
             for span in job.spans
         )
