@@ -125,7 +125,7 @@ class CompileOptions:
         metavar="BACKEND[:TARGET]",
     )
     target: str | None = option(
-        None, "Where --backend names none; see 'optc targets' [native].", metavar="T"
+        None, "Where --backend names none; see 'optc targets' [native].", metavar="T,…"
     )
     set: Sequence[str] = option((), "Pass option.", kind="texts", metavar="PASS.OPTION=VALUE")
     gate: Sequence[str] = option(

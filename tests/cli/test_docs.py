@@ -165,6 +165,7 @@ def test_keys_of_commands(
     others = {
         "verify": {"gates", "signature"},
         "pull": {"moved_bytes"},
+        "targets": {"fetched"},  # with --fetch
         "eval": {"answers", "decisions", "tasks", *OF_TASKS},
     }
     elsewhere = frozenset(others.get(command, ()))

@@ -10,7 +10,7 @@ import pytest
 from optc.cli.chat.chat_commands import COMMANDS
 from tests.cli.conftest import Optc
 from tests.how_to import PAGES
-from tests.how_to.console import run_page
+from tests.how_to.support.console import run_page
 
 
 def test_the_page_runs(optc: Optc, long_talker: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Optc
-from tests.how_to.console import run_page
+from tests.how_to.support.console import run_page
 from tests.support.stub import StubBackend
 
 

@@ -16,7 +16,7 @@ from optc.backend import StoredTensor
 from optc.judging.bench_figures import RESULTS, WORKLOAD
 from tests.cli.conftest import Optc
 from tests.how_to import PAGES
-from tests.how_to.console import run_page
+from tests.how_to.support.console import run_page
 from tests.judging.differences.artifacts import gate
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 

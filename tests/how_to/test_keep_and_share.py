@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Optc
-from tests.how_to.console import run_page
+from tests.how_to.support.console import run_page
 from tests.store.oci.test_transfer import contents
 from tests.store.registry import StandIn, running
 

@@ -8,7 +8,7 @@ import pytest
 
 from optc.artifact import Artifact
 from tests.cli.conftest import Optc
-from tests.how_to.console import installed, run_page
+from tests.how_to.support.console import installed, run_page
 from tests.importer.hub_server import hub
 from tests.support.stub import StubBackend
 

@@ -14,7 +14,7 @@ from tests.artifact.toy import list_files
 from tests.cli.commands.test_measure_commands import MeasurableStub, backend
 from tests.cli.conftest import Optc
 from tests.how_to import PAGES
-from tests.how_to.console import run_page
+from tests.how_to.support.console import run_page
 from tests.report.pages import read_page
 from tests.report.sample import report
 from tests.runtime.support.artifacts import write_artifact

@@ -15,7 +15,7 @@ import pytest
 
 from optc import registry
 from tests.cli.conftest import Optc
-from tests.how_to.console import run_page
+from tests.how_to.support.console import run_page
 from tests.support.stub import StubBackend
 
 

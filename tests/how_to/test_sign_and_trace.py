@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Optc
-from tests.how_to.console import installed, run_page
+from tests.how_to.support.console import installed, run_page
 
 
 def test_the_page_runs(optc: Optc, long_talker: Path, monkeypatch: pytest.MonkeyPatch) -> None:

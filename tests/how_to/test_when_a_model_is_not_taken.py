@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Optc
-from tests.how_to.console import run_page
+from tests.how_to.support.console import run_page
 
 
 def test_the_page_runs(optc: Optc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ from optc.target import AARCH64, Target, host_features, known_targets
 from tests.arm import kernels as arm
 from tests.arm.kernels import target_of
 from tests.backends.tvm.kernel_cases import DEVICE, blank
-from tests.backends.tvm.sparse_models import SPARSE
+from tests.backends.tvm.sparse.sparse_models import SPARSE
 from tests.backends.tvm.weights.unpacking import round_bfloat16
 
 Array = npt.NDArray[Any]

@@ -24,7 +24,7 @@ from tests.backends.tvm.engine_driver import (
     INT8_KV,
     SHAPE,
 )
-from tests.backends.tvm.sparse_models import SPARSE, pruned_model
+from tests.backends.tvm.sparse.sparse_models import SPARSE, pruned_model
 from tests.runtime.support.toy import toy_spec
 from tests.support.families import model_after
 

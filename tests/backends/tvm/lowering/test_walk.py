@@ -26,7 +26,7 @@ from tests.backends.tvm.engine_driver import (
     OPTIONS,
     SHAPE,
 )
-from tests.backends.tvm.sparse_models import SPARSE, UNTIED, pruned_model
+from tests.backends.tvm.sparse.sparse_models import SPARSE, UNTIED, pruned_model
 from tests.support.families import model_after
 from tests.support.models import Dense, dense_model
 
