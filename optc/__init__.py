@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from optc.runtime.settings import ServeSettings as ServeSettings
     from optc.runtime.speech.load import load_transcriber as load_transcriber
     from optc.runtime.speech.transcriber import Transcriber as Transcriber
+    from optc.runtime.tensors.classifier import Classifier as Classifier
     from optc.runtime.tensors.embedder import Embedder as Embedder
     from optc.runtime.tensors.engine import TensorEngine as TensorEngine
     from optc.runtime.tensors.load import load_tensors as load_tensors
@@ -78,6 +79,7 @@ _HOMES = {
     "GenerationRequest": "optc.runtime.requests.generation_request",
     "Chat": "optc.runtime.requests.prompts",
     "ServeSettings": "optc.runtime.settings",
+    "Classifier": "optc.runtime.tensors.classifier",
     "Embedder": "optc.runtime.tensors.embedder",
     "TensorEngine": "optc.runtime.tensors.engine",
     "load_tensors": "optc.runtime.tensors.load",
@@ -91,7 +93,7 @@ _HOMES = {
 _COMPILING = frozenset({"compile", "plan", "plan_ladder"})
 #: What the modules of these import and do is there on Linux alone.
 _ON_LINUX = _COMPILING | {"load", "load_tensors", "Engine", "TensorEngine", "Embedder"}
-_ON_LINUX |= {"load_transcriber", "Transcriber"}
+_ON_LINUX |= {"load_transcriber", "Transcriber", "Classifier"}
 
 
 def __getattr__(name: str) -> object:

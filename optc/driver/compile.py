@@ -32,7 +32,10 @@ class AnyChanges(CompileChanges, total=False):
         dims: Bounds of dimensions that have names already, as in an ONNX file.
         inputs: Inputs to judge a model by: arrays by name, or ``.npz`` files; none are the example,
             or random ones. Of a model of speech WAV files, or folders of them; none are sentences
-            that a synthesizer spoke.
+            that a synthesizer spoke. Of a classifier also images and folders of them.
+        images: How images become the model's input, which makes it a classifier: the keys of a
+            Hugging Face folder's ``preprocessor_config.json``, or a file with them
+            (docs/how-to/classify-images.md).
     """
 
     args: Sequence[Any]
@@ -40,6 +43,7 @@ class AnyChanges(CompileChanges, total=False):
     dynamic: Mapping[str, Mapping[int, Dim]]
     dims: Sequence[Dim]
     inputs: Sequence[str | Path | Mapping[str, Any]]
+    images: str | Path | Mapping[str, Any]
 
 
 def _encodes(model: str | Path) -> bool:
@@ -56,7 +60,7 @@ def _transcribes(model: Any) -> bool:
     return not is_tensor_source(model) and may_transcribe(Path(model))
 
 
-_OF_TENSORS = ("args", "kwargs", "dynamic", "dims", "inputs")
+_OF_TENSORS = ("args", "kwargs", "dynamic", "dims", "inputs", "images")
 
 
 def compile(

@@ -50,6 +50,9 @@ class Effect(Flag):
     READS_TEXT = auto()
     """It runs the model over a text: it has the options ``text``, ``folder``, ``sha256`` and
     ``cache``, which a compile sets."""
+    READS_SAMPLES = auto()
+    """It runs the model over samples of its inputs (`optc.reference.tensor_samples`), which a
+    compile gives."""
     REMOVES_TOKENS = auto()
     """The model has another vocabulary."""
     REMOVES_WEIGHTS = auto()

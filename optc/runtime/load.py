@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, cast
 from optc.artifact.artifact import read_manifest
 from optc.runtime import loader
 from optc.runtime.settings import ServeSettings
+from optc.tasks.classification import CLASSIFICATION_NAME
 from optc.tasks.embedding import EMBEDDING_NAME
 from optc.tasks.tensors import TENSORS_NAME
 from optc.tasks.transcription import TRANSCRIPTION_NAME
+
+#: Faces of `optc.TensorEngine` and its kinds.
+_OF_TENSORS = (TENSORS_NAME, EMBEDDING_NAME, CLASSIFICATION_NAME)
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -25,9 +29,9 @@ def load(
     """Load an artifact.
 
     A decoder becomes an `optc.Engine`, which generates text. A model of named tensors becomes an
-    `optc.TensorEngine`, and one of sentence-transformers an `optc.Embedder`: for type checkers,
-    `optc.load_tensors` gives the same. A model of speech becomes an `optc.Transcriber`, as
-    `optc.load_transcriber` gives it.
+    `optc.TensorEngine`, one of sentence-transformers an `optc.Embedder`, and a classifier of images
+    an `optc.Classifier`: for type checkers, `optc.load_tensors` gives the same. A model of speech
+    becomes an `optc.Transcriber`, as `optc.load_transcriber` gives it.
 
     Args:
         path: The artifact's folder.
@@ -46,7 +50,7 @@ def load(
         from optc.runtime.speech.load import load_transcriber
 
         return cast("Engine", load_transcriber(path, settings, **changes))
-    if face in (TENSORS_NAME, EMBEDDING_NAME):
+    if face in _OF_TENSORS:
         from optc.runtime.tensors.load import load_tensors
 
         return cast("Engine", load_tensors(path, settings, **changes))

@@ -23,6 +23,8 @@ class TensorSource:
         args, kwargs: An example of a module's arguments.
         dynamic: Dimensions that differ from call to call, by argument and axis.
         dims: Bounds of dimensions by the names that they have in the model.
+        images: How images become its input, for a classifier: the keys of a Hugging Face folder's
+            ``preprocessor_config.json`` and more, or a file with these; None is no classifier.
     """
 
     model: Any
@@ -30,6 +32,7 @@ class TensorSource:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     dynamic: Mapping[str, Mapping[int, Dim]] = field(default_factory=dict)
     dims: Sequence[Dim] = ()
+    images: str | os.PathLike[str] | Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:

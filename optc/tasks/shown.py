@@ -6,7 +6,7 @@ from optc import registry
 from optc.tasks.task import Task
 
 #: Faces of the runtime (`Task.face`).
-FACES = ("text-generation", "tensors", "embedding", "transcription")
+FACES = ("text-generation", "tensors", "embedding", "transcription", "classification")
 
 
 def reason_against(task: Task) -> str:

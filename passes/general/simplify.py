@@ -24,6 +24,8 @@ _RULES = (
     fuse_batchnorm_into_conv_transpose_rule,
     fuse_batchnorm_into_gemm_rule,
 )
+#: Operators at which onnxscript's folding may end with an error.
+_OF_SEQUENCES = ("SplitToSequence", "SequenceMap")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,10 @@ class Simplify(Pass):
         norms = sum(node.op_type == "BatchNormalization" for node in model.graph)
         rewriter.RewriteRuleSet(_RULES).apply_to_model(model)
         folded = norms - sum(node.op_type == "BatchNormalization" for node in model.graph)
-        optimizer.optimize_ir(model)
+        if any(node.op_type in _OF_SEQUENCES for node in model.graph):
+            report.skip(None, "it has sequences, which constant folding does not know")
+        else:
+            optimizer.optimize_ir(model)
         for value, name in zip(model.graph.outputs, names, strict=True):
             value.name = name
         if folded:

@@ -51,9 +51,15 @@ if TYPE_CHECKING:
     "--inputs",
     multiple=True,
     type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="Inputs to judge such a model by (.npz, of classifiers images) [its example, or random "
+    "ones], or a model of speech: sounds (.wav) [sentences that ship]; repeated.",
+)
+@click.option(
+    "--images",
+    type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Inputs to judge such a model by (.npz) [its example, or random ones], or a model of "
-    "speech: sounds (.wav), or folders of them [sentences that ship]; repeated.",
+    help="How images become such a model's input (JSON, YAML): it is a classifier.",
 )
 @summary_options
 @json_option

@@ -78,10 +78,10 @@ _SERVED = (
 )
 @click.option(
     "--inputs",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
     help="Of a model of named tensors: inputs by name (.npz); --output FILE.npz keeps its outputs. "
-    "Of a model of speech: a sound (.wav).",
+    "Of a classifier: an image or a folder of them; of a model of speech: a sound (.wav).",
 )
 @json_option
 def command(

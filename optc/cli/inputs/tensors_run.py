@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from optc.cli.output import print_json
+from optc.cli.output import print_json, visible
 from optc.driver.tensors.samples import read_arrays
 from optc.errors import InputError
+from optc.runtime.tensors.classifier import Classifier
+from optc.runtime.tensors.images import image_files, is_image
 from optc.runtime.tensors.load import load_tensors
 
 Array = npt.NDArray[Any]
@@ -34,6 +37,9 @@ def run_tensors(
         InputError: A file cannot be read or written, or inputs are not what the model takes.
     """
     with load_tensors(artifact, engine=engine) as loaded:
+        if isinstance(loaded, Classifier) and (inputs.is_dir() or is_image(inputs)):
+            _classified(loaded, inputs, output, as_json)
+            return
         arrays = read_arrays(inputs)
         started = time.perf_counter()
         outputs = loaded.run(arrays)
@@ -49,6 +55,32 @@ def run_tensors(
         click.echo(
             f"{name}: {one['dtype']} {one['shape']}, {one['least']:.6g} to {one['most']:.6g}"
         )
+
+
+def _classified(loaded: Classifier, inputs: Path, output: Path | None, as_json: bool) -> None:
+    """Classify an image, or those of a folder.
+
+    Raises:
+        InputError: ``output`` is given: classes are printed.
+    """
+    if output is not None:
+        raise InputError(
+            "keeps arrays, and images have classes", where="--output", hint="--json prints them"
+        )
+    files = image_files(inputs) if inputs.is_dir() else [inputs]
+    started = time.perf_counter()
+    found = loaded.classify(files)
+    seconds = time.perf_counter() - started
+    if as_json:
+        rows = [
+            {"image": str(file), "classes": [asdict(one) for one in classes]}
+            for file, classes in zip(files, found, strict=True)
+        ]
+        print_json("run", {"images": rows, "seconds": seconds, "engine": dict(loaded.info)}, [])
+        return
+    for file, classes in zip(files, found, strict=True):
+        told = ", ".join(f"{one.label} {one.score:.3f}" for one in classes)
+        click.echo(f"{visible(str(file))}: {visible(told)}")
 
 
 def _described(array: Array) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from optc.artifact import Artifact, ArtifactWriter, EngineEntry, TokenizerEntry
 from optc.artifact.manifest import TOKENIZER_FILE
 from optc.backend import SharedWeights, TensorsBuilder
@@ -18,6 +20,7 @@ from optc.driver.compiling.memory import PeakMemory
 from optc.driver.compiling.options import limit_of
 from optc.driver.judging.judge import GatesFailedError
 from optc.driver.tensors.assemble import assemble_manifest, assemble_report
+from optc.driver.tensors.calibration import Split, split_samples
 from optc.driver.tensors.judge import judge_tensors
 from optc.driver.tensors.samples import Tensors, random_samples, read_samples
 from optc.driver.tensors.sentences import sentence_samples
@@ -25,8 +28,11 @@ from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.open import import_tensors
 from optc.options import CompileOptions
 from optc.pipeline.instruments import dump_to
+from optc.pipeline.phase import Effect
 from optc.progress import Progress, no_progress, telling
 from optc.recipe import Recipe, load_recipe
+from optc.reference.tensor_samples import give_samples
+from optc.runtime.tensors.classifier import IMAGES_FILE
 from optc.sources.tensor_source import TensorSource
 from optc.store.local import store_root
 from optc.tasks.tensors import TENSORS_NAME
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
 DEFAULT_RECIPE = "tensors-fp32"
 #: Options of a compile that models of named tensors have, too.
 _TAKEN = frozenset(
-    {"recipe", "output", "backend", "target", "set", "gate"}
+    {"recipe", "output", "backend", "target", "set", "gate", "calibration"}
     | {"no_gates", "force", "keep_failed", "max_ram", "dump_dir", "allow_unmeasured"}
 )
 
@@ -134,7 +140,7 @@ class _Compile:
         with self._stage("import"):
             imported = import_tensors(source)
         warnings = list(imported.warnings)
-        samples = read_samples(given, imported.interface) or imported.samples
+        samples = read_samples(given, imported.interface, imported.images) or imported.samples
         if not samples and imported.tokenizer:
             samples = sentence_samples(imported.tokenizer, imported.interface)
         if not samples:
@@ -143,6 +149,15 @@ class _Compile:
                 "the model is judged by random inputs: --inputs FILE.npz gives some such as it "
                 "will get"
             )
+        split = self._split(samples, imported)
+        if self.recipe.pipeline.has(Effect.READS_SAMPLES):
+            give_samples(imported.model, split.calibration)
+            samples = split.judged
+            if not split.apart:
+                warnings.append(
+                    "ranges are found with the inputs that it is judged by: --calibration FILE.npz "
+                    "gives others, and 64 rows or more are divided"
+                )
         original = imported.model.clone()
         with self._stage("passes"), telling(self.progress):
             try:
@@ -173,6 +188,11 @@ class _Compile:
             f"recipe {before} does not take this model ({error.where}: {error.message}): "
             f"{self.recipe.name} does, and is what was compiled"
         )
+
+    def _split(self, samples: Sequence[Tensors], imported: ImportedTensors) -> Split:
+        given = [] if self.asked.calibration is None else [self.asked.calibration]
+        calibration = read_samples(given, imported.interface, imported.images)
+        return split_samples(samples, calibration, imported.interface)
 
     def _build(self, imported: ImportedTensors, request: EngineTarget) -> BuiltEngine:
         started, folder = time.perf_counter(), f"engines/{request.name}"
@@ -209,6 +229,9 @@ class _Compile:
         warnings: Sequence[str],
     ) -> Artifact:
         tokenizer = self._tokenizer(imported.tokenizer)
+        if imported.images is not None:
+            path = self.writer.subfolder("images").parent / IMAGES_FILE
+            path.write_bytes(msgspec.json.encode(imported.images))
         files = self.writer.hashed_files()
         copied = self.writer.store_once(files)
         entries = (files, tokenizer)

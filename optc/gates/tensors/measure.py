@@ -11,8 +11,10 @@ from typing import Any
 import numpy.typing as npt
 
 from optc.gates.measure import GateResult, judge
+from optc.gates.tensors.classes import Classes
 from optc.gates.tensors.outputs import OutputFigures
 from optc.gates.tensors.recall import Recall
+from optc.tasks.classification import CLASSIFICATION
 from optc.tasks.embedding import EMBEDDING
 from optc.tasks.task import SPEED, Task
 from optc.tasks.tensors import TENSORS
@@ -43,15 +45,19 @@ def measure_tensors(
         name: Of the engine.
         task: Whose measures they are.
     """
-    figures, recall = OutputFigures(), Recall()
+    figures, recall, classes = OutputFigures(), Recall(), Classes()
     for sample in samples:
         found, wanted = engine(sample), reference(sample)
         figures.add(found, wanted)
         if task is EMBEDDING:
             recall.add(found, wanted)
+        if task is CLASSIFICATION:
+            classes.add(found, wanted)
     values = figures.values()
     if task is EMBEDDING:
         values["recall_at_10"] = recall.value()
+    if task is CLASSIFICATION:
+        values |= classes.values()
     if any(one in bounds for one in TENSORS.of(SPEED)):
         values["inference_speedup"] = speedup(engine, baseline, samples[0])
     return tuple(_judged(one, values.get(one), bounds, name) for one in task.gates)

@@ -16,10 +16,12 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code
+from optc.importer.tensors.images import as_classifier, images_of_folder
 from optc.importer.tensors.imported import ImportedTensors
 from optc.importer.tensors.pooling import Pooled
 from optc.importer.tensors.program import Dynamic, import_module
 from optc.importer.text_model.part import text_config
+from optc.runtime.tensors.images import ImageInput
 from optc.sources.dim import Dim
 from optc.sources.encoder_folder import MODULES
 from optc.tasks.embedding import EMBEDDING
@@ -112,7 +114,9 @@ def import_encoder(folder: Path) -> ImportedTensors:
     if main == "input_ids":
         return _texts(folder, model)
     if main == "pixel_values":
-        return _images(folder, model)
+        images, why_not = images_of_folder(folder, config)
+        found = _images(folder, model, images)
+        return replace(found, warnings=(why_not,)) if why_not else found
     raise UnsupportedError(
         f"its input is {main or 'unknown'}, and folders of encoders read texts or images",
         where=str(folder),
@@ -192,13 +196,19 @@ def _most_tokens(folder: Path, config: Any) -> int:
     return min(positions, stated) if isinstance(stated, int) else int(positions)
 
 
-def _images(folder: Path, model: Any) -> ImportedTensors:
+def _images(folder: Path, model: Any, images: ImageInput | None) -> ImportedTensors:
     size = getattr(model.config, "image_size", 224)
+    if images is not None and images.result is not None:
+        size = images.result  # nets of convolutions alone state no size
     height, width = size if isinstance(size, list | tuple) else (size, size)
     channels = getattr(model.config, "num_channels", 3)
     pixels = torch.randn(2, channels, height, width, generator=_seeded())
     name = folder.resolve().name
-    return import_module(_Pixels(model), name, (pixels,), {}, {"pixel_values": {0: _BATCH}})
+    dynamic: Dynamic = {"pixel_values": {0: _BATCH}}
+    found = import_module(_Pixels(model), name, (pixels,), {}, dynamic)
+    if images is None:
+        return found
+    return as_classifier(replace(found, samples=()), images)
 
 
 def _seeded() -> torch.Generator:

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from optc.errors import UnsupportedError
 from optc.executable.tensors_interface import DType, TensorsInterface
+from optc.runtime.tensors.images import ImageInput
 from optc.tasks.task import Task
 from optc.tasks.tensors import TENSORS
 
@@ -50,6 +51,7 @@ class ImportedTensors:
         task: What the model is for.
         tokenizer: JSON of the tokenizer that makes its inputs of texts, truncated and padded; empty
             where there is none.
+        images: How images become its input; None where it takes none.
     """
 
     model: ir.Model
@@ -62,10 +64,15 @@ class ImportedTensors:
     task: Task = TENSORS
     tokenizer: str = ""
     padding: str = ""
+    images: ImageInput | None = None
 
     def with_texts(self, task: Task, tokenizer: str) -> ImportedTensors:
         """The model with a tokenizer of its inputs, for a task over texts."""
         return replace(self, task=task, tokenizer=tokenizer, samples=())
+
+    def with_images(self, task: Task, images: ImageInput) -> ImportedTensors:
+        """The model with its images, for a task over them."""
+        return replace(self, task=task, images=images)
 
 
 def dtype_of(value: ir.Value) -> DType:
@@ -74,8 +81,9 @@ def dtype_of(value: ir.Value) -> DType:
     Raises:
         UnsupportedError: No array has it.
     """
-    if value.dtype is None or value.dtype not in DTYPES:
-        kind = "no tensor" if value.dtype is None else f"of {value.dtype.name}"
+    tensor = isinstance(value.type, ir.TensorType)
+    if not tensor or value.dtype is None or value.dtype not in DTYPES:
+        kind = f"of {value.dtype.name}" if tensor and value.dtype is not None else "no tensor"
         raise UnsupportedError(
             f"it is {kind}",
             where=f"tensor {value.name}",

@@ -63,8 +63,10 @@ def _name_dims(model: ir.Model) -> None:
 
 
 def _is_nameless(dim: int | ir.SymbolicDim) -> bool:
-    """Some exporters write -1 for a dynamic dimension."""
-    return dim < 0 if isinstance(dim, int) else dim.value is None
+    """Some exporters write -1 for a dynamic dimension, or a mark such as ``?`` for all of them."""
+    if isinstance(dim, int):
+        return dim < 0
+    return dim.value is None or not any(letter.isalnum() for letter in str(dim.value))
 
 
 def _fix_sizes(model: ir.Model, sizes: Mapping[str, int]) -> None:

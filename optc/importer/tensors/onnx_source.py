@@ -15,6 +15,8 @@ from optc.sources.dim import Dim
 
 #: The standard operators' version that passes know; older models are converted, as far as ONNX can.
 OPSET = 18
+#: Before this opset Scan has an axis of batches.
+_SCAN_OF_NOW = 9
 #: A protocol buffer holds no more.
 _MOST_BYTES = (1 << 31) - 1
 _STANDARD = ("", "ai.onnx")
@@ -34,13 +36,18 @@ def import_onnx(
         InputError: The file is no model, or its weights lie outside of its folder.
         UnsupportedError: It is of an opset that cannot be converted.
     """
+    model = read_onnx(source, name)
+    interface = describe(model, dims)
+    return ImportedTensors(model, interface, name, digest_of(model))
+
+
+def read_onnx(source: Path | onnx.ModelProto | ir.Model, name: str) -> ir.Model:
+    """The graph of an ONNX model, of an opset that passes know; raises as `import_onnx`."""
     model = _read(source)
     initializers = model.graph.initializers
     for value in [v for v in model.graph.inputs if v.name in initializers]:
         model.graph.inputs.remove(value)  # as before IR version 4 weights were inputs, too
-    model = _converted(model, name)
-    interface = describe(model, dims)
-    return ImportedTensors(model, interface, name, digest_of(model))
+    return _converted(model, name)
 
 
 def _read(source: Path | onnx.ModelProto | ir.Model) -> ir.Model:
@@ -113,6 +120,13 @@ def _converted(model: ir.Model, name: str) -> ir.Model:
     version = next((model.opset_imports[d] for d in _STANDARD if d in model.opset_imports), None)
     if version is None or version >= OPSET:
         return model
+    if version < _SCAN_OF_NOW and any(node.op_type == "Scan" for node in model.graph):
+        raise UnsupportedError(
+            f"it has a Scan of opset {version}, which has another axis than that of opset "
+            f"{_SCAN_OF_NOW}, and ONNX's converter does not turn it",
+            where=name,
+            hint=f"export it with opset {OPSET} or later",
+        )
     if sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value) > (
         _MOST_BYTES
     ):

@@ -15,7 +15,23 @@ from optc.sources.tensor_source import ONNX, TensorSource, is_factory
 
 
 def import_tensors(source: TensorSource) -> ImportedTensors:
-    """Import a model of named tensors.
+    """Import a model of named tensors, with its images where the source says how they are read.
+
+    Raises:
+        InputError: The source is of no kind that is known, or cannot be read.
+        UnsupportedError: Something in it cannot be captured.
+    """
+    found = _imported(source)
+    if source.images is None:
+        return found
+    from optc.importer.tensors.images import as_classifier, read_images
+
+    given = source.images if isinstance(source.images, Mapping) else Path(source.images)
+    return as_classifier(found, read_images(given, found.interface))
+
+
+def _imported(source: TensorSource) -> ImportedTensors:
+    """Import a model of named tensors by its kind.
 
     Raises:
         InputError: The source is of no kind that is known, or cannot be read.

@@ -9,9 +9,11 @@ from optc.artifact import Artifact
 from optc.errors import UnsupportedError
 from optc.options.option import with_changes
 from optc.runtime.settings import ServeSettings
+from optc.runtime.tensors.classifier import IMAGES_FILE, Classifier, read_images
 from optc.runtime.tensors.embedder import Embedder, read_tokenizer
 from optc.runtime.tensors.engine import TensorEngine, interface_of, open_folder
 from optc.target import usable_threads
+from optc.tasks.classification import CLASSIFICATION_NAME
 from optc.tasks.embedding import EMBEDDING_NAME
 from optc.tasks.transcription import TRANSCRIPTION_NAME
 
@@ -50,6 +52,9 @@ def load_tensors(
         "rejected": {other.name: other.reason for other in choice.rejected},
     }
     interface = interface_of(choice.entry)
+    if artifact.manifest.task.face == CLASSIFICATION_NAME:
+        images = read_images(artifact.path / IMAGES_FILE)
+        return Classifier(executable, interface, info, images)
     tokenizer = artifact.manifest.tokenizer
     if artifact.manifest.task.face != EMBEDDING_NAME or tokenizer is None:
         return TensorEngine(executable, interface, info)

@@ -56,8 +56,8 @@ def test_another_weight_is_another_digest() -> None:
     assert import_onnx(other, "m").digest != import_onnx(proto(["batch", 4]), "m").digest
 
 
-@pytest.mark.parametrize("dim", [None, -1])
-def test_dimensions_without_a_name_get_one(dim: int | None) -> None:
+@pytest.mark.parametrize("dim", [None, -1, "?"])
+def test_dimensions_without_a_name_get_one(dim: int | str | None) -> None:
     found = import_onnx(proto([dim, 4]), "m")
     assert found.interface.inputs[0].dims == ("x_0", 4)
     assert found.interface.outputs[0].dims == ("y_0", 3)

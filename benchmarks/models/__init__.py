@@ -1,0 +1,1 @@
+"""Models of named tensors: real files, random architectures, and the node tests of ONNX."""

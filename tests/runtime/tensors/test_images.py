@@ -1,0 +1,99 @@
+"""Images as a model's input, beside transformers' processors and beside NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from optc.errors import InputError, RequestError, UnsupportedError
+from optc.runtime.tensors.images import ImageInput, image_files, parse_images
+
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+PIXELS = np.random.default_rng(0).integers(0, 256, (37, 53, 3), np.uint8)
+
+
+def test_the_numbers_of_a_pixel() -> None:
+    images = ImageInput("x", scale=2.0, mean=(10, 20, 30), std=(1, 2, 4), channels="bgr")
+    (found,) = images.batch([np.array([[[1, 2, 3]]], np.uint8)])
+    np.testing.assert_allclose(found[:, 0, 0], [(6 - 10) / 1, (4 - 20) / 2, (2 - 30) / 4])
+
+
+def test_layouts_and_gray() -> None:
+    (found,) = ImageInput("x", layout="NHWC").batch([PIXELS])
+    np.testing.assert_array_equal(found, PIXELS.astype(np.float32))
+    (found,) = ImageInput("x", channels="gray").batch([PIXELS[:, :, 0]])
+    np.testing.assert_array_equal(found, PIXELS[None, :, :, 0].astype(np.float32))
+
+
+PROCESSORS: dict[str, tuple[str, dict[str, Any]]] = {
+    "squeezed": ("ViTImageProcessorPil", {"size": {"height": 24, "width": 20}}),
+    "nearest": ("ViTImageProcessorPil", {"size": {"height": 24, "width": 20}, "resample": 0}),
+    "cut small": ("ConvNextImageProcessorPil", {"size": {"shortest_edge": 24}, "crop_pct": 0.875}),
+    "cut large": ("ConvNextImageProcessorPil", {"size": {"shortest_edge": 384}, "crop_pct": 0.9}),
+    "center": ("MobileNetV2ImageProcessorPil", {"size": {"shortest_edge": 26}, "crop_size": 24}),
+    "padded": (
+        "MobileNetV1ImageProcessorPil",
+        {"size": {"shortest_edge": 15}, "crop_size": {"height": 20, "width": 17}},
+    ),
+    "not normalized": ("BeitImageProcessorPil", {"size": 24, "do_normalize": False}),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@pytest.mark.parametrize("turned", [False, True])
+def test_transformers_gives_the_same(name: str, turned: bool) -> None:
+    import transformers
+
+    kind, options = PROCESSORS[name]
+    made = getattr(transformers, kind)(**options)
+    values = {key: value for key, value in made.to_dict().items() if value is not None}
+    pixels = np.ascontiguousarray(PIXELS.transpose(1, 0, 2)) if turned else PIXELS
+    wanted = np.asarray(made(images=pixels, return_tensors="np")["pixel_values"][0])
+    (found,) = parse_images(values, "pixel_values", "here").batch([pixels])
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+def test_files_are_read_in_order(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    for name in ("c.png", "a.PNG", "b/z.bmp"):
+        Image.fromarray(PIXELS).save(tmp_path / name)
+    (tmp_path / "notes.txt").write_text("none")
+    files = image_files(tmp_path)
+    assert [path.name for path in files] == ["a.PNG", "z.bmp", "c.png"]
+    for found in ImageInput("x", layout="NHWC").batch(files):
+        np.testing.assert_array_equal(found, PIXELS)
+
+
+def test_what_is_no_image_is_told(tmp_path: Path) -> None:
+    images = ImageInput("x")
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    for one, message in (
+        (tmp_path / "broken.png", "broken.png: is no image that can be read"),
+        (tmp_path / "absent.png", "absent.png: is no image that can be read"),
+        (PIXELS.astype(np.float32), r"image 0: is an array float32\[37, 53, 3\]"),
+        (PIXELS[:, :, :2], r"is an array uint8\[37, 53, 2\]"),
+        (7, "image 0: is a int"),
+    ):
+        with pytest.raises(RequestError, match=message):
+            images.batch([one])
+    with pytest.raises(InputError, match="has no images"):
+        image_files(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"size": "big"}, "does not say how images are read"),
+        ({"size": {"longest_edge": 3}}, "size has longest_edge"),
+        ({"channels": "cmyk"}, "Invalid enum value 'cmyk'"),
+        ({"labels": 3}, "Expected `array`, got `int`"),
+        ({"do_pad": True}, "asks for do_pad"),
+    ],
+)
+def test_a_file_that_says_otherwise_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises((InputError, UnsupportedError), match=message):
+        parse_images(values, "x", "images.yaml")
