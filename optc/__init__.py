@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from optc.errors import RequestTypeError as RequestTypeError
     from optc.errors import UnavailableError as UnavailableError
     from optc.errors import UnsupportedError as UnsupportedError
-    from optc.options import CompileOptions as CompileOptions
+    from optc.runtime.audio.wav import Sound as Sound
     from optc.runtime.engine import Engine as Engine
     from optc.runtime.load import load as load
     from optc.runtime.outputs import RequestOutput as RequestOutput
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from optc.runtime.tensors.embedder import Embedder as Embedder
     from optc.runtime.tensors.engine import TensorEngine as TensorEngine
     from optc.runtime.tensors.load import load_tensors as load_tensors
-    from optc.sources.dim import Dim as Dim
-    from optc.speech.wav import Sound as Sound
+    from optc.system.options import CompileOptions as CompileOptions
+    from optc.system.sources.dim import Dim as Dim
 
     __version__: str
 
@@ -60,7 +60,7 @@ _HOMES = {
     "compile": "optc.api",
     "plan": "optc.api",
     "plan_ladder": "optc.api",
-    "Dim": "optc.sources.dim",
+    "Dim": "optc.system.sources.dim",
     "ArtifactError": "optc.errors",
     "BusyError": "optc.errors",
     "EngineError": "optc.errors",
@@ -71,7 +71,7 @@ _HOMES = {
     "RequestTypeError": "optc.errors",
     "UnavailableError": "optc.errors",
     "UnsupportedError": "optc.errors",
-    "CompileOptions": "optc.options",
+    "CompileOptions": "optc.system.options",
     "Engine": "optc.runtime.engine",
     "load": "optc.runtime.load",
     "RequestOutput": "optc.runtime.outputs",
@@ -85,7 +85,7 @@ _HOMES = {
     "load_tensors": "optc.runtime.tensors.load",
     "Transcriber": "optc.runtime.speech.transcriber",
     "load_transcriber": "optc.runtime.speech.load",
-    "Sound": "optc.speech.wav",
+    "Sound": "optc.runtime.audio.wav",
 }
 
 

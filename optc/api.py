@@ -3,11 +3,11 @@ keywords instead of flags."""
 
 from __future__ import annotations
 
-from optc.driver.compile import compile as _compile
-from optc.driver.ladder.plan import plan_ladder as _plan_ladder
-from optc.driver.plan import plan as _plan
-from optc.options.error_keywords import keywords
+from optc.compiling.compile import compile as _compile
+from optc.compiling.ladder.plan import plan_ladder as _plan_ladder
+from optc.compiling.plan import plan as _plan
 from optc.system.needs import compile_packages
+from optc.system.options.error_keywords import keywords
 
 __all__ = ["compile", "plan", "plan_ladder"]
 

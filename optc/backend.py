@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from optc.errors import UnsupportedError
-from optc.executable.executable import Executable, KVGroup, LayerKV, StepInterface
-from optc.executable.interface import Interface
-from optc.executable.tensors import TensorsExecutable
-from optc.executable.tensors_interface import TensorsInterface
-from optc.target import Target
+from optc.runtime.executable.executable import Executable, KVGroup, LayerKV, StepInterface
+from optc.runtime.executable.interface import Interface
+from optc.runtime.executable.tensors import TensorsExecutable
+from optc.runtime.executable.tensors_interface import TensorsInterface
+from optc.system.hardware.target import Target
 
 if TYPE_CHECKING:
     import onnx_ir as ir  # a compile-time package; the runtime must not need it
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     # The package `optc.artifact` opens artifacts, for which it looks backends up.
     from optc.artifact.files import EngineFiles
     from optc.artifact.manifest import EngineEntry
-    from optc.machine import Machine
+    from optc.system.hardware.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ class StepBackend(Backend, Protocol):
 
     def kv_pools(self, dtype: str, target: Target) -> Support:
         """How engines for a target that the backend `takes` keep keys and values where the model
-        asks for a type of `optc.executable.executable.KV_TYPES`: as it asks (native), as what the
-        reason says (decomposed), or not at all."""
+        asks for a type of `optc.runtime.executable.executable.KV_TYPES`: as it asks (native), as
+        what the reason says (decomposed), or not at all."""
         ...
 
     def weight_layout(self, target: Target) -> str:
@@ -303,7 +303,7 @@ class CrossBackend(Protocol):
 @runtime_checkable
 class HiddenBackend(Protocol):
     """A `StepBackend` that may build engines which give hidden states, and engines of a layer that
-    drafts by them (`optc.executable.executable.HiddenExecutable`)."""
+    drafts by them (`optc.runtime.executable.executable.HiddenExecutable`)."""
 
     def gives_hidden(self, target: Target) -> bool:
         """True if it builds them for ``target``."""

@@ -1,6 +1,6 @@
 """Backends, tasks and recipes by name, found through entry points.
 
-Passes are found in `optc.pipeline.registry`. The core never imports passes and
+Passes are found in `optc.ir.pipeline.registry`. The core never imports passes and
 backends: no arrow leaves it (docs/architecture.md).
 """
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # backends bring NumPy, which takes longer than most commands
     from importlib.metadata import EntryPoints, SelectableGroups
     from importlib.resources.abc import Traversable
 
+    from optc.artifact.tasks.task import Measure, Task
     from optc.backend import Backend, StepBackend
-    from optc.tasks.task import Measure, Task
 
 
 @cache
@@ -81,7 +81,7 @@ def measures() -> dict[str, Measure]:
     Raises:
         InputError: Two tasks have measures of one name whose bounds mean different things.
     """
-    from optc.tasks.task import known_measures
+    from optc.artifact.tasks.task import known_measures
 
     return known_measures(tasks().values())
 

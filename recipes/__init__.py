@@ -1,1 +1,1 @@
-"""The shipped recipes: one YAML file each (format: `optc.recipe`)."""
+"""The shipped recipes: one YAML file each (format: `optc.compiling.recipes.recipe`)."""

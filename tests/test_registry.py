@@ -12,7 +12,7 @@ import pytest
 
 from optc import registry
 from optc.errors import InputError
-from optc.pipeline import registry as pass_registry
+from optc.ir.pipeline import registry as pass_registry
 
 
 def test_what_is_installed_is_found_by_name() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from optc.backends.onnxruntime.calls import Call
 from optc.backends.onnxruntime.slots import Slots
-from optc.executable.executable import Float32, StepInterface
+from optc.runtime.executable.executable import Float32, StepInterface
 
 #: Element type of each input by ONNX Runtime's name of it.
 TYPES: dict[str, np.dtype[Any]] = {

@@ -22,9 +22,9 @@ from optc.backends.onnxruntime.legalize.pages import is_paged
 from optc.backends.onnxruntime.packages import CPU_PACKAGE, GPU_PACKAGE, OLDEST
 from optc.backends.onnxruntime.providers import CPU, CUDA
 from optc.backends.onnxruntime.weights import store_weights
-from optc.executable.executable import LayerKV, StepInterface
-from optc.forms.engine import EngineForm
-from optc.target import Target
+from optc.ir.forms.engine import EngineForm
+from optc.runtime.executable.executable import LayerKV, StepInterface
+from optc.system.hardware.target import Target
 
 #: Tokens of a block of PagedAttention, at least: any power of two from 16 on is taken
 #: (contrib_ops/cuda/bert/paged_attention_helper.h), FlashAttention's kernels want a whole tile.

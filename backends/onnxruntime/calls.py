@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
-from optc.executable.executable import Int32, StepBatch, StepInterface
-from optc.executable.step_limits import check_limits
+from optc.runtime.executable.executable import Int32, StepBatch, StepInterface
+from optc.runtime.executable.step_limits import check_limits
 
 Int64 = npt.NDArray[np.int64]
 

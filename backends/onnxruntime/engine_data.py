@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from optc.artifact import EngineEntry
 from optc.artifact.files import EngineFiles
+from optc.artifact.manifest import EngineEntry
 from optc.backends.onnxruntime.providers import CPU, CUDA, TENSORRT, device_of
-from optc.foreign.typed_json import exactly, typed
+from optc.system.foreign.typed_json import exactly, typed
 
 MODEL_FILE = "model.onnx"
 WEIGHTS_FILE = "weights.bin"

@@ -8,9 +8,9 @@ from optc.backend import BuildOptions
 from optc.backends.onnxruntime.build import engine_spec, paged_spec
 from optc.backends.onnxruntime.legalize import legalize, legalize_pages
 from optc.backends.onnxruntime.legalize.pages import is_paged
-from optc.roofline.estimate import EngineEstimate
-from optc.roofline.graph_costs import attention_heads, graph_costs, stored_bytes
-from optc.target import Target
+from optc.proof.roofline.estimate import EngineEstimate
+from optc.proof.roofline.graph_costs import attention_heads, graph_costs, stored_bytes
+from optc.system.hardware.target import Target
 
 
 def estimate_engine(model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:

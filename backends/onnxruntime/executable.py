@@ -13,12 +13,13 @@ from optc.backends.onnxruntime.calls import Call, calls_of, check_step
 from optc.backends.onnxruntime.memory import HostMemory
 from optc.backends.onnxruntime.slots import MakeMemory, Slots
 from optc.errors import InputError
-from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import Float32, Int32, StepBatch, StepInterface
+from optc.runtime.executable.adapter_spec import ModuleWeights
+from optc.runtime.executable.executable import Float32, Int32, StepBatch, StepInterface
 
 
 class SlotExecutable:
-    """A model in slot form behind `optc.executable.executable.Executable`. Use it from one thread.
+    """A model in slot form behind `optc.runtime.executable.executable.Executable`. Use it from one
+    thread.
 
     Args:
         session: ``onnxruntime.InferenceSession`` of the model.

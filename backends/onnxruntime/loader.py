@@ -18,9 +18,9 @@ from optc.backends.onnxruntime.packages import (
 from optc.backends.onnxruntime.pages import PagedExecutable
 from optc.backends.onnxruntime.providers import CPU, device_of, open_session
 from optc.backends.onnxruntime.slots import MakeMemory
-from optc.cuda_device import CudaDevice
 from optc.errors import ArtifactError, UnavailableError
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
+from optc.system.hardware.cuda_device import CudaDevice
 
 
 def load_engine(

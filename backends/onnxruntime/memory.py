@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from optc.cuda_device import Device
 from optc.errors import InputError
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
+from optc.system.hardware.cuda_device import Device
 
 Bytes = npt.NDArray[np.uint8]
 

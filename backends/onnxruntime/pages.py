@@ -18,16 +18,17 @@ from optc.backends.onnxruntime.memory import (
 )
 from optc.backends.onnxruntime.slots import MakeMemory
 from optc.errors import InputError
-from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import Float32, Int32, StepBatch, StepInterface
-from optc.executable.step_limits import check_limits
-from optc.executable.token_runs import token_runs
+from optc.runtime.executable.adapter_spec import ModuleWeights
+from optc.runtime.executable.executable import Float32, Int32, StepBatch, StepInterface
+from optc.runtime.executable.step_limits import check_limits
+from optc.runtime.executable.token_runs import token_runs
 
 _TYPE = np.dtype(np.float16)
 
 
 class PagedExecutable:
-    """A model over pages behind `optc.executable.executable.Executable`. Use it from one thread.
+    """A model over pages behind `optc.runtime.executable.executable.Executable`. Use it from one
+    thread.
 
     Args:
         session: ``onnxruntime.InferenceSession`` of the model.

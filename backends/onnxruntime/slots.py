@@ -17,8 +17,8 @@ from optc.backends.onnxruntime.memory import (
     write_blocks,
 )
 from optc.errors import InputError
-from optc.executable.executable import Int32, StepInterface
-from optc.executable.token_runs import token_runs
+from optc.runtime.executable.executable import Int32, StepInterface
+from optc.runtime.executable.token_runs import token_runs
 
 MakeMemory = Callable[[tuple[int, ...], np.dtype[Any]], Memory]
 

@@ -9,7 +9,7 @@ from optc.backends.onnxruntime.legalize.attention import spelled_out
 from optc.backends.onnxruntime.legalize.pages import PAGED_TYPE, is_paged
 from optc.ir.experts import EXPERT_MATMULS
 from optc.ir.functions import DOMAIN, is_op
-from optc.target import Target
+from optc.system.hardware.target import Target
 
 _DECOMPOSED = {
     "PagedAttention": "GroupQueryAttention over slots",

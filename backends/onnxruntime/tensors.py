@@ -14,14 +14,14 @@ from optc.backends.onnxruntime.loader import open_model, unusable
 from optc.backends.onnxruntime.packages import CPU_PACKAGE, GPU_PACKAGE, OLDEST
 from optc.backends.onnxruntime.providers import CPU, CUDA
 from optc.errors import EngineError, UnavailableError
-from optc.executable.tensors import Array, TensorsExecutable
-from optc.executable.tensors_interface import TensorsInterface
+from optc.runtime.executable.tensors import Array, TensorsExecutable
+from optc.runtime.executable.tensors_interface import TensorsInterface
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from optc.backend import EngineBuild
-    from optc.target import Target
+    from optc.system.hardware.target import Target
 
 
 def build_tensors(

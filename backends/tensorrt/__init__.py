@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
+    from optc.artifact.manifest import EngineEntry
     from optc.backend import BuildOptions, EngineBuild, StoredTensor, Support
-    from optc.executable.executable import Executable, StepInterface
-    from optc.machine import Machine
-    from optc.roofline.estimate import EngineEstimate
-    from optc.target import Target
+    from optc.proof.roofline.estimate import EngineEstimate
+    from optc.runtime.executable.executable import Executable, StepInterface
+    from optc.system.hardware.machine import Machine
+    from optc.system.hardware.target import Target
 
 __all__ = ["BACKEND", "TensorRTBackend"]
 
@@ -73,7 +73,7 @@ class TensorRTBackend:
         return build_engine(model, target, workdir, options)
 
     def estimate(self, model: ir.Model, target: Target, options: BuildOptions) -> EngineEstimate:
-        """The bytes of the engine and the costs of its steps (`optc.roofline.estimate`)."""
+        """The bytes of the engine and the costs of its steps (`optc.proof.roofline.estimate`)."""
         from optc.backends.tensorrt.estimate import estimate_engine
 
         return estimate_engine(model, target, options)

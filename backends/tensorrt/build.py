@@ -25,10 +25,10 @@ from optc.backends.tensorrt.report import Expected, describe, findings
 from optc.backends.tensorrt.sparsity import pruned_weights
 from optc.backends.tensorrt.tensor_list import TENSORS_FILE, write_tensors
 from optc.errors import OptcError, UnavailableError
-from optc.executable.executable import StepInterface
 from optc.ir.graph import is_constant
+from optc.runtime.executable.executable import StepInterface
+from optc.system.hardware.target import Target
 from optc.system.scratch import Scratch
-from optc.target import Target
 
 TABLE_FILE = "layers.txt"
 #: The model as the engine computes it, beside its weights.

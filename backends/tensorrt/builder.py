@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from optc.backends.tensorrt.build_job import BuildJob
-from optc.child_job import ChildJob
 from optc.errors import OptcError
+from optc.system.processes.child_job import ChildJob
 
 #: The builder's process.
 BUILDER = ChildJob(

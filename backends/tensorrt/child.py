@@ -1,4 +1,5 @@
-"""The builder's own process (`optc.child_job`): it reads a `BuildJob` and writes the engine."""
+"""The builder's own process (`optc.system.processes.child_job`): it reads a `BuildJob` and writes
+the engine."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from optc.backends.tensorrt.provider import (
     load_provider,
     set_architectures,
 )
-from optc.child_job import answer
 from optc.errors import UnavailableError, UnsupportedError
-from optc.process_memory import own_peak_bytes
+from optc.system.processes.child_job import answer
+from optc.system.processes.process_memory import own_peak_bytes
 
 #: Messages that begin so hold the table of layers of one or more profiles.
 TABLE = "Layers:"

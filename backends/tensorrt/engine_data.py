@@ -11,7 +11,7 @@ from optc.artifact.files import EngineFiles
 from optc.backends.tensorrt.header import read_header
 from optc.backends.tensorrt.limits import Limits
 from optc.backends.tensorrt.provider import PACKAGES
-from optc.foreign.typed_json import Positive, exactly, typed
+from optc.system.foreign.typed_json import Positive, exactly, typed
 
 #: The engine's file in its folder.
 ENGINE_FILE = "engine.trt"

@@ -9,9 +9,9 @@ from optc.backends.tensorrt.build import engine_spec
 from optc.backends.tensorrt.dialect import check_model
 from optc.backends.tensorrt.legalize import legalize
 from optc.backends.tensorrt.limits import slot_length
-from optc.roofline.estimate import EngineEstimate
-from optc.roofline.graph_costs import attention_heads, graph_costs, stored_bytes
-from optc.target import Target
+from optc.proof.roofline.estimate import EngineEstimate
+from optc.proof.roofline.graph_costs import attention_heads, graph_costs, stored_bytes
+from optc.system.hardware.target import Target
 
 #: Ceilings of products of two operands of one type; of others they are those of floats.
 _PEAKS = {

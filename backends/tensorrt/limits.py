@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optc.foreign.typed_json import Positive
+from optc.system.foreign.typed_json import Positive
 
 #: New tokens of a sequence that one call verifies at most: the last one and seven drafts.
 VERIFY_ROWS = 8

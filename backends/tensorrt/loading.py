@@ -10,9 +10,9 @@ from optc.backends.tensorrt.engine_data import ENGINE_FILE, RTX, EngineData, rea
 from optc.backends.tensorrt.header import EngineHeader, check_header, read_header
 from optc.backends.tensorrt.provider import installed_version
 from optc.errors import UnavailableError
-from optc.executable.executable import Executable, StepInterface
-from optc.machine import Machine, this_machine
-from optc.target import Target
+from optc.runtime.executable.executable import Executable, StepInterface
+from optc.system.hardware.machine import Machine, this_machine
+from optc.system.hardware.target import Target
 
 
 def release_mismatch(requires: Mapping[str, str]) -> str:

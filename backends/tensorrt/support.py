@@ -8,7 +8,7 @@ from optc.backend import NATIVE, Support
 from optc.backends.tensorrt.dialect.check import no_kernels
 from optc.backends.tensorrt.dialect.operators import STANDARD
 from optc.ir.functions import DOMAIN, operand
-from optc.target import Target
+from optc.system.hardware.target import Target
 
 #: Into what operators of ours are decomposed (`legalize`).
 _DECOMPOSED = {

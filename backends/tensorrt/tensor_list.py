@@ -16,7 +16,7 @@ from optc.artifact.files import EngineFiles
 from optc.artifact.jsonio import pretty_json, read_json
 from optc.backend import StoredTensor
 from optc.errors import UnavailableError
-from optc.foreign.typed_json import Count, Sha256, typed
+from optc.system.foreign.typed_json import Count, Sha256, typed
 
 #: The list's file beside the engine.
 TENSORS_FILE = "tensors.json"

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
+    from optc.artifact.manifest import EngineEntry
     from optc.backend import BuildOptions, EngineBuild, Support
-    from optc.engine_weights import EngineWeight
-    from optc.executable.executable import Executable, StepInterface
-    from optc.executable.tensors import TensorsExecutable
-    from optc.executable.tensors_interface import TensorsInterface
-    from optc.roofline.ceilings import Meter
-    from optc.roofline.estimate import EngineEstimate
-    from optc.roofline.measurable import Profiler
-    from optc.target import Target
+    from optc.ir.engine_weights import EngineWeight
+    from optc.proof.roofline.ceilings import Meter
+    from optc.proof.roofline.estimate import EngineEstimate
+    from optc.proof.roofline.measurable import Profiler
+    from optc.runtime.executable.executable import Executable, StepInterface
+    from optc.runtime.executable.tensors import TensorsExecutable
+    from optc.runtime.executable.tensors_interface import TensorsInterface
+    from optc.system.hardware.target import Target
 
 __all__ = ["BACKEND", "TvmBackend"]
 
@@ -94,7 +94,7 @@ class TvmBackend(TvmBackendBase):
         """Check ``engine.data`` and the files that it leads to."""
         from optc.backends.tvm.engine_data import read_data
         from optc.backends.tvm.packed_data import read_packed
-        from optc.executable.tensors_interface import TensorsInterface
+        from optc.runtime.executable.tensors_interface import TensorsInterface
 
         packed = isinstance(engine.interface, TensorsInterface)
         (read_packed if packed else read_data)(engine.data).check_files(files)

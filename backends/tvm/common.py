@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
+    from optc.artifact.manifest import EngineEntry
     from optc.backend import StoredTensor, Support
-    from optc.machine import Machine
-    from optc.roofline.costs import StepCosts
-    from optc.target import Target
+    from optc.proof.roofline.costs import StepCosts
+    from optc.system.hardware.machine import Machine
+    from optc.system.hardware.target import Target
 
 
 class TvmBackendBase:
@@ -62,7 +62,7 @@ class TvmBackendBase:
     def step_costs(self, data: dict[str, Any]) -> StepCosts:
         """The costs of a step of the engine, as the build stated them."""
         from optc.errors import UnavailableError
-        from optc.roofline.costs import StepCosts
+        from optc.proof.roofline.costs import StepCosts
 
         if data.get("costs") is None:
             raise UnavailableError(

@@ -14,8 +14,8 @@ from optc.backend import StoredTensor
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
 from optc.backends.tvm.runtime_libs import LIBRARIES
 from optc.backends.tvm.weights.weights_file import Placed
-from optc.foreign.typed_json import typed
-from optc.roofline.costs import StepCosts
+from optc.proof.roofline.costs import StepCosts
+from optc.system.foreign.typed_json import typed
 
 _WHERE = "tvm engine: data"
 

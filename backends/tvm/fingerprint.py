@@ -14,8 +14,8 @@ from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.packed_data import Packed, PackedEngineData
 from optc.backends.tvm.program import Tensor
 from optc.errors import ArtifactError
-from optc.executable.executable import Int32, StepInterface
-from optc.executable.tensors_interface import TensorsInterface
+from optc.runtime.executable.executable import Int32, StepInterface
+from optc.runtime.executable.tensors_interface import TensorsInterface
 
 #: The kernel that writes it.
 FINGERPRINT = "engine_fingerprint"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optc.errors import UnavailableError
-from optc.target import AARCH64, Target
+from optc.system.hardware.target import AARCH64, Target
 
 if TYPE_CHECKING:
     import tvm

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optc.errors import InputError
-from optc.executable.executable import INT4_GROUP, LayerKV, StepInterface
+from optc.runtime.executable.executable import INT4_GROUP, LayerKV, StepInterface
 
 #: Slots of one tile; block sizes are multiples of it.
 TILE = 16

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from optc.backends.tvm.engine_data import CpuEngineData
-from optc.executable.executable import LayerKV
-from optc.foreign.typed_json import Count, Positive, typed
+from optc.runtime.executable.executable import LayerKV
+from optc.system.foreign.typed_json import Count, Positive, typed
 
 _WHERE = "tvm engine: data"
 

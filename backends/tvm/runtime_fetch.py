@@ -12,8 +12,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from optc.cache_folder import cache_folder, keep_file
 from optc.errors import UnavailableError
+from optc.system.cache_folder import cache_folder, keep_file
 
 PACKAGE = "apache-tvm"
 _FOLDER = "runtimes"

@@ -36,8 +36,8 @@ def copy_libraries(folder: Path, *more: str, processor: str = "") -> tuple[str, 
     Args:
         folder: Where they go.
         more: Others of the package.
-        processor: Kind of processor that they are for (`optc.target.Target.processor`); empty is
-            this machine's.
+        processor: Kind of processor that they are for
+            (`optc.system.hardware.target.Target.processor`); empty is this machine's.
 
     Raises:
         UnavailableError: The compiler is not installed, or its libraries for that processor have

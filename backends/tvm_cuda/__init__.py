@@ -14,12 +14,12 @@ from optc.backends.tvm.common import TvmBackendBase, lowering_support
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from optc.artifact import EngineEntry
     from optc.artifact.files import EngineFiles
+    from optc.artifact.manifest import EngineEntry
     from optc.backend import BuildOptions, EngineBuild, Support
-    from optc.executable.executable import Executable, StepInterface
-    from optc.roofline.estimate import EngineEstimate
-    from optc.target import Target
+    from optc.proof.roofline.estimate import EngineEstimate
+    from optc.runtime.executable.executable import Executable, StepInterface
+    from optc.system.hardware.target import Target
 
 __all__ = ["BACKEND", "TvmCudaBackend"]
 

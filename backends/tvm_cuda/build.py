@@ -23,7 +23,7 @@ from optc.backends.tvm_cuda.limits import PEAKS, refusal
 from optc.backends.tvm_cuda.step_memory import step_range_values, with_step_memory
 from optc.backends.tvm_cuda.toolchain import device_compiler
 from optc.errors import UnsupportedError
-from optc.target import Target
+from optc.system.hardware.target import Target
 
 
 def build_engine(

@@ -22,8 +22,8 @@ from optc.backends.tvm_cuda.images import CREATE, EDIT, image_file, key_of
 from optc.backends.tvm_cuda.kernels.launch import device_source
 from optc.backends.tvm_cuda.kernels.table import device_function
 from optc.backends.tvm_cuda.toolchain import device_compiler
-from optc.process_memory import own_peak_bytes
-from optc.target import Target, parse_target
+from optc.system.hardware.target import Target, parse_target
+from optc.system.processes.process_memory import own_peak_bytes
 
 
 def compile_program(program: Program, engine: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from optc.artifact.files import EngineFiles
 from optc.backends.tvm.engine_data import EngineData
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.runtime_libs import LIBRARIES
-from optc.foreign.typed_json import Positive, typed
+from optc.system.foreign.typed_json import Positive, typed
 
 #: The CUDA part of TVM's runtime, beside `optc.backends.tvm.runtime_libs.LIBRARIES`.
 RUNTIME_LIBRARY = "libtvm_runtime_cuda.so"

@@ -19,15 +19,15 @@ from optc.backends.tvm_cuda.packed_inputs import PackedInputs
 from optc.backends.tvm_cuda.pools import DevicePools
 from optc.backends.tvm_cuda.results import Results
 from optc.errors import InputError
-from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import Float32, Int32, StepBatch, StepInterface
+from optc.runtime.executable.adapter_spec import ModuleWeights
+from optc.runtime.executable.executable import Float32, Int32, StepBatch, StepInterface
 
 #: Least width of block tables.
 _LEAST_BLOCKS = 8
 
 
 class CudaExecutable:
-    """A loaded engine (`optc.executable.executable.Executable`). Use it from one thread.
+    """A loaded engine (`optc.runtime.executable.executable.Executable`). Use it from one thread.
 
     Args:
         device: Where it runs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optc.target import Target
+from optc.system.hardware.target import Target
 
 if TYPE_CHECKING:
     import tvm

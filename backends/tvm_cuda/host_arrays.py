@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from optc.backends.tvm_cuda.device import Device
-from optc.executable.executable import Float32
+from optc.runtime.executable.executable import Float32
 
 #: Arrays that are kept for later; more than a caller holds at once are not needed.
 _KEPT = 2

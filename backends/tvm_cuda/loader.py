@@ -19,8 +19,8 @@ from optc.backends.tvm_cuda.graphs import Graphs
 from optc.backends.tvm_cuda.images import best_image, register_image
 from optc.backends.tvm_cuda.results import Results
 from optc.backends.tvm_cuda.runtime import open_cudart, start_runtime
-from optc.executable.executable import StepInterface
-from optc.machine import this_machine
+from optc.runtime.executable.executable import StepInterface
+from optc.system.hardware.machine import this_machine
 
 #: Device types CUDA and CPU (where shapes are computed), device 0, pooled allocators.
 _CUDA_POOLED = (2, 0, 2, 1, 0, 2)

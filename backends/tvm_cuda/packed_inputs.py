@@ -9,7 +9,7 @@ import numpy as np
 
 from optc.backends.tvm.loaded.input_memory import ALIGNMENT, Placed, grown
 from optc.backends.tvm_cuda.device import Device
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 
 #: Inputs start at a multiple of so many elements.
 _STEP = ALIGNMENT // 4

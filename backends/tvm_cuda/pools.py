@@ -12,7 +12,7 @@ import numpy.typing as npt
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, check_allocation, pool_shapes
 from optc.backends.tvm_cuda.device import Device
 from optc.errors import InputError, UnavailableError
-from optc.executable.executable import Int32, LayerKV, StepInterface
+from optc.runtime.executable.executable import Int32, LayerKV, StepInterface
 
 
 class DevicePools:

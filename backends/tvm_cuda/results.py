@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from optc.backends.tvm_cuda.device import Device
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 
 
 class Results:

@@ -12,7 +12,7 @@ from typing import Any
 from optc.backends.tvm.runtime_libs import check_ffi_version, import_ffi, open_runtime
 from optc.backends.tvm_cuda.engine_data import RUNTIME_LIBRARY
 from optc.errors import ArtifactError, UnavailableError
-from optc.machine import this_machine
+from optc.system.hardware.machine import this_machine
 
 #: What it needs besides the driver.
 _CUDART = "libcudart.so.13"

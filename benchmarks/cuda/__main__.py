@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cuda.steps import ENGINES, engine_timers, fitting, utilization
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.backends.tvm_cuda import BACKEND
 from optc.backends.tvm_cuda.executable import CudaExecutable
 from optc.backends.tvm_cuda.loader import load_engine
-from optc.bench.profile import Shape
 from optc.errors import InputError, OptcError, UnavailableError
-from optc.machine import this_machine
-from optc.roofline.costs import StepCosts
+from optc.proof.bench.profile import Shape
+from optc.proof.roofline.costs import StepCosts
+from optc.system.hardware.machine import this_machine
 
 #: Steps before those that count.
 WARM_UP = 5

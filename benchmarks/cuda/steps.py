@@ -8,11 +8,11 @@ from typing import Any
 
 from optc.backends.tvm_cuda.executable import CudaExecutable
 from optc.backends.tvm_cuda.graphs import PATIENCE
-from optc.bench.batches import block_count, step_batch
-from optc.bench.profile import BLOCK_SIZE, Shape
-from optc.executable.executable import StepBatch, StepInterface
-from optc.executable.kv_layout import block_size_for
-from optc.roofline.costs import StepCosts, step_work
+from optc.proof.bench.batches import block_count, step_batch
+from optc.proof.bench.profile import BLOCK_SIZE, Shape
+from optc.proof.roofline.costs import StepCosts, step_work
+from optc.runtime.executable.executable import StepBatch, StepInterface
+from optc.runtime.executable.kv_layout import block_size_for
 
 #: What `engine_timers` times: steps as CUDA graphs, and kernel by kernel.
 ENGINES = frozenset({"optc", "optc without graphs"})

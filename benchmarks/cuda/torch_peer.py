@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, StaticCache
 
-from optc.bench.profile import Shape
+from optc.proof.bench.profile import Shape
 
 
 class TorchModel:

@@ -31,7 +31,7 @@ from benchmarks.encoders.quality import quality
 from benchmarks.encoders.workers.encoder_worker import padded
 from benchmarks.peers.measuring import Worker
 from benchmarks.peers.tools import FailedError
-from optc.driver.tensors.sentences import sentences
+from optc.compiling.tensors.sentences import sentences
 from optc.errors import OptcError
 from optc.importer.tensors.encoder import import_encoder
 

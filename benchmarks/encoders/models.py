@@ -17,7 +17,7 @@ from benchmarks.peers.tools import run
 from optc import registry
 from optc.backend import TensorsBuilder
 from optc.importer.tensors.encoder import import_encoder
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 
 _WORKERS = Path(__file__).parent / "workers"
 _WORKER = _WORKERS / "encoder_worker.py"

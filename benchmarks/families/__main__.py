@@ -28,7 +28,7 @@ from benchmarks.families.encoders import is_encoder_half
 from benchmarks.families.layers_of import refused_layers
 from benchmarks.families.page import page
 from benchmarks.families.results import Results
-from optc.families.survey import ENCODER_HALF, FILE, STAGES, survey_of
+from optc.importer.families.survey import ENCODER_HALF, FILE, STAGES, survey_of
 
 _MEMORY = 6 << 30
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks.families.stages import prove
-from optc.child_job import anonymous_bytes
+from optc.system.processes.child_job import anonymous_bytes
 
 _POLL_S = 0.2
 #: Last lines of a dead child's output among which its error is looked for.

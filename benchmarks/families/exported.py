@@ -20,17 +20,18 @@ import transformers
 
 from benchmarks.families import models
 from benchmarks.families.stages import Proof, build
-from optc.artifact import Source
+from optc.artifact.manifest import Source
+from optc.compiling.export.hugging_face import write_weights
+from optc.compiling.export.parameters import read_parameters
+from optc.compiling.export.source_class import read_class
+from optc.compiling.recipes.recipe import load_recipe
 from optc.errors import OptcError
-from optc.export.hugging_face import write_weights
-from optc.export.parameters import read_parameters
-from optc.export.source_class import read_class
-from optc.families.survey import read_survey
-from optc.importer import ImportedModel, import_model
+from optc.importer.families.survey import read_survey
+from optc.importer.import_model import import_model
+from optc.importer.imported import ImportedModel
+from optc.ir.pipeline.phase import Effect
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
-from optc.pipeline.phase import Effect
-from optc.recipe import load_recipe
 
 _PROVED = "int8 gated"
 

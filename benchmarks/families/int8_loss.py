@@ -12,8 +12,8 @@ from transformers import PreTrainedModel
 from benchmarks.families import fake_quantization, models
 from benchmarks.families.tiny import VOCABULARY
 from optc import registry
-from optc.artifact import Artifact
-from optc.reference.teacher_forcing import SingleSequence, window_logits
+from optc.artifact.artifact import Artifact
+from optc.proof.reference.teacher_forcing import SingleSequence, window_logits
 
 #: Sequences and tokens of each: enough that a choice of other experts here and there evens out.
 SHAPE = (12, 96)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
-from optc.families.survey import ENCODER_HALF, STAGES, Family, Survey
-from optc.sources.kind import Kind
-from optc.sources.kinds import OTHERS, WEIGHTS
+from optc.importer.families.survey import ENCODER_HALF, STAGES, Family, Survey
+from optc.system.sources.kind import Kind
+from optc.system.sources.kinds import OTHERS, WEIGHTS
 
 _WIDTH = 100
 _HEAD = """# Families

@@ -17,11 +17,12 @@ from benchmarks.families import models
 from benchmarks.families.int8_loss import ALLOWED, int8_loss
 from benchmarks.families.tiny import layer_kinds, missing_kinds, tiny_config
 from optc import registry
+from optc.compiling.recipes.recipe import load_recipe
 from optc.errors import OptcError, UnsupportedError
-from optc.importer import ImportedModel, import_model
+from optc.importer.import_model import import_model
+from optc.importer.imported import ImportedModel
 from optc.passes.canonicalize.canonicalize import Canonicalize
-from optc.recipe import load_recipe
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 
 #: Largest difference of logits relative to the largest, of float32 arithmetic in another order.
 TOLERANCE = 1e-4

@@ -1,4 +1,4 @@
-"""Speaks the sentences that models of speech are judged by: optc/speech/sounds/.
+"""Speaks the sentences that models of speech are judged by: optc/runtime/audio/sounds/.
 
     python -m benchmarks.inputs.build_speech [FOLDER]
 
@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.proof.speech.spoken import Voice, speak
-from optc.speech.resample import resample
+from optc.runtime.audio.resample import resample
 
-_FOLDER = Path("optc/speech/sounds")
+_FOLDER = Path("optc/runtime/audio/sounds")
 _RATE, _MU_LAW = 8000, 7
 _SPOKEN = (
     (Voice("en-us", 150), "The library closes at six, so we have to hurry."),

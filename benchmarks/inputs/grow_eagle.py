@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.inputs.grow_model import bf16, check_factor, grow_command, grow_tensor
 from benchmarks.inputs.shards import Tensor, Tile, write_shard
 from optc.errors import InputError
-from optc.importer.eagle import CONFIG_FILE, WEIGHTS_FILE, digest_eagle
+from optc.importer.additions.eagle import CONFIG_FILE, WEIGHTS_FILE, digest_eagle
 from optc.importer.safetensors import StoredTensor, read_header
 
 #: Reads an embedded token and behind it a hidden state: the copies of each lie side by side.

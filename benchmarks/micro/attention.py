@@ -34,10 +34,10 @@ from optc.backends.tvm.loaded.huge_pages import HUGE_PAGE, anonymous
 from optc.backends.tvm.loaded.thread_pool import want_threads
 from optc.backends.tvm.measuring.ceilings import Meter
 from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
-from optc.cpu_caches import beyond_caches
-from optc.executable.executable import LayerKV
 from optc.passes.kv_cache.layer_pools import recent_layer
-from optc.target import parse_target, usable_threads
+from optc.runtime.executable.executable import LayerKV
+from optc.system.hardware.cpu_caches import beyond_caches
+from optc.system.hardware.target import parse_target, usable_threads
 
 BLOCK_SIZE = 32
 #: The instruction that multiplies, by KV type.

@@ -34,7 +34,7 @@ from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul.matmul_two_level import TwoLevelMatmul
 from optc.backends.tvm.loaded.thread_pool import want_threads
-from optc.target import parse_target, usable_threads
+from optc.system.hardware.target import parse_target, usable_threads
 
 #: Tokens of a step that are measured by default.
 TOKENS = (1, 2, 4, 8, 16, 512)

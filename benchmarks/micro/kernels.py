@@ -45,8 +45,8 @@ from optc.backends.tvm.weights.sparse_packing import (
     pack_sparse,
     starts,
 )
-from optc.cpu_caches import beyond_caches
-from optc.target import parse_target, usable_threads
+from optc.system.hardware.cpu_caches import beyond_caches
+from optc.system.hardware.target import parse_target, usable_threads
 
 #: Rows that are measured by default.
 ROWS = (1, 2, 4, 8, 16, 32, 512)

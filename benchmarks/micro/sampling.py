@@ -18,7 +18,7 @@ import numpy as np
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sample_batch import pack
 from optc.runtime.sampling.sampler import Row, sample
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 
 CASES: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},

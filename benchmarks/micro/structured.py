@@ -28,9 +28,9 @@ import optc
 from optc.runtime.loop import core
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sampler import Mask, Sampled, unpacked
+from optc.runtime.step.masks import fill_masks
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.constraint import Constraint
-from optc.runtime.structured.masks import fill_masks
 from optc.runtime.structured.structure import Structure
 from optc.runtime.text.tokenizer import Tokenizer, read_tokenizer
 

@@ -15,7 +15,7 @@ import transformers
 import optc
 from benchmarks.families.tiny import shrunk
 from optc.importer.tensors.encoder import _Pixels, _Texts
-from optc.sources.dim import Dim
+from optc.system.sources.dim import Dim
 
 #: Tables of transformers by task, with the recipe of int8 and the input of its models.
 TASKS = {

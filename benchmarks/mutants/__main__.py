@@ -34,7 +34,13 @@ from benchmarks.mutants.trials import Trial, Trials, UnmutatedTestsError
 from tests.support.tests_of import mirrored_test, tests_beside, tests_of
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("optc/runtime", "optc/executable", "optc/passes", "optc/gates", "optc/artifact")
+FOLDERS = (
+    "optc/runtime",
+    "optc/runtime/executable",
+    "optc/passes",
+    "optc/proof/gates",
+    "optc/artifact",
+)
 #: What becomes of a mutant, in the order in which it is printed.
 VERDICTS = (
     "killed",

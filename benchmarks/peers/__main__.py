@@ -70,7 +70,7 @@ def arguments() -> argparse.Namespace:
 
 def text_windows(text: Path, model: Path, length: int, count: int) -> list[list[int]]:
     """Evenly spaced windows of the text, cut as the gates cut them."""
-    from optc.reference.text import cut_windows, read_documents, token_stream
+    from optc.proof.reference.text import cut_windows, read_documents, token_stream
 
     config = json.loads((model / "config.json").read_text())
     stream = token_stream(

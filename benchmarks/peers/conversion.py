@@ -17,7 +17,7 @@ from benchmarks.peers import gguf_models, ik_llama
 from benchmarks.peers.subjects import Subject
 from benchmarks.peers.tools import Command, run
 from benchmarks.peers.variants import Variant
-from optc.cache_folder import code_digest
+from optc.system.cache_folder import code_digest
 
 HERE = Path(__file__).parent
 #: Files that hold weights: optc's, OpenVINO's and CTranslate2's, llama.cpp's,

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.inputs.real_models.catalogue import MODELS, model_of
 from benchmarks.inputs.real_models.fetch import real_model
 from benchmarks.inputs.real_models.floats import float_folder
-from optc.reference.text import calibration_text
+from optc.proof.reference.text import calibration_text
 
 #: Real language models, by the names of `benchmarks.inputs.real_models`.
 NAMES = tuple(model.name for model in MODELS if model.form == "gguf")

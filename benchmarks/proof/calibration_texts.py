@@ -16,7 +16,7 @@ from typing import Any
 
 import optc
 from benchmarks.proof.methods import CALIBRATION, MODEL, SHOWN, TEXT
-from optc.tasks.text_generation import TEXT_GENERATION
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
 
 
 def figures(text: Path | None) -> dict[str, Any]:

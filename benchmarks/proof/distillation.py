@@ -26,19 +26,19 @@ import onnx_ir as ir
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's name for it
 
-from optc.importer.trained import read_trained
+from optc.compiling.training.distill import distill
+from optc.compiling.training.executor import DenseExecutor
+from optc.compiling.training.losses import Runner
+from optc.compiling.training.qat import qat, quantized_weights
+from optc.compiling.training.student import pruned_student, rounded_student
+from optc.importer.additions.trained import read_trained
 from optc.ir.linear import find_linears
 from optc.ir.quantized_rows import QuantizedTile
 from optc.ir.tensors import model_tensors
-from optc.options.training_options import DistillOptions, QatOptions, TrainingOptions
-from optc.passes.quantize.affine import dequantize_rows
-from optc.progress import no_progress
-from optc.reference.text import cut_windows, read_documents, token_stream
-from optc.training.distill import distill
-from optc.training.executor import DenseExecutor
-from optc.training.losses import Runner
-from optc.training.qat import qat, quantized_weights
-from optc.training.student import pruned_student, rounded_student
+from optc.passes.numerics.affine import dequantize_rows
+from optc.proof.reference.text import cut_windows, read_documents, token_stream
+from optc.system.options.training_options import DistillOptions, QatOptions, TrainingOptions
+from optc.system.progress import no_progress
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"

@@ -24,11 +24,11 @@ from benchmarks.inputs.real_models.catalogue import model_of
 from benchmarks.inputs.real_models.fetch import real_model
 from benchmarks.peers.subjects import NAMES
 from optc import registry
-from optc.executable.executable import KV_TYPES
-from optc.recipe import load_recipe
-from optc.recipe_additions import calibrates
-from optc.target import parse_target
-from optc.tasks.text_generation import TEXT_GENERATION
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
+from optc.compiling.recipes.recipe import load_recipe
+from optc.compiling.recipes.recipe_additions import calibrates
+from optc.runtime.executable.executable import KV_TYPES
+from optc.system.hardware.target import parse_target
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import optc
-from optc.tasks.text_generation import TEXT_GENERATION
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"

@@ -21,20 +21,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from optc.executable.executable import Int32
-from optc.importer import import_model
+from optc.importer.import_model import import_model
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.entries import read_pipeline
+from optc.passes.numerics.gptq.weights import Factors
+from optc.passes.numerics.knapsack import Choice, choose
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.budget.allocate_bits import FORMATS
 from optc.passes.quantize.budget.groups import Group, groups_of
-from optc.passes.quantize.budget.knapsack import Choice, choose
 from optc.passes.quantize.budget.sensitivity import Rater, note_hessians
-from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.layer_schemes import format_text, read_format
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline import registry
-from optc.pipeline.entries import read_pipeline
-from optc.progress import telling
-from optc.reference.calibration import calibration_of
-from optc.reference.text import WINDOW_TOKENS, cut_windows, read_documents, token_stream
+from optc.proof.reference.calibration import calibration_of
+from optc.proof.reference.text import WINDOW_TOKENS, cut_windows, read_documents, token_stream
+from optc.runtime.executable.executable import Int32
+from optc.system.progress import telling
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"

@@ -23,20 +23,20 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from optc.gates.divergence import RowDivergence, summarize
-from optc.importer import import_model
+from optc.importer.import_model import import_model
 from optc.ir.graph import add_initializer
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.base import PassReport
+from optc.ir.pipeline.entries import read_pipeline
 from optc.ir.quantized_rows import QuantizedPart, QuantizedRows, dequantize_rows
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.folding.fold import fold
 from optc.passes.quantize.folding.places import NORM, find_places
-from optc.pipeline import registry
-from optc.pipeline.base import PassReport
-from optc.pipeline.entries import read_pipeline
-from optc.reference.blockwise import BlockwiseReference
-from optc.reference.calibration import CalibrationStore
-from optc.reference.text import cut_windows, read_documents, token_stream
-from optc.target import usable_threads
+from optc.proof.gates.divergence import RowDivergence, summarize
+from optc.proof.reference.blockwise import BlockwiseReference
+from optc.proof.reference.calibration import CalibrationStore
+from optc.proof.reference.text import cut_windows, read_documents, token_stream
+from optc.system.hardware.target import usable_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"

@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from optc.artifact import read_manifest
-from optc.roofline.costs import StepCosts
-from optc.roofline.estimate import decode_work
+from optc.artifact.artifact import read_manifest
+from optc.proof.roofline.costs import StepCosts
+from optc.proof.roofline.estimate import decode_work
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"

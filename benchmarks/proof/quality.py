@@ -17,7 +17,7 @@ from pathlib import Path
 
 import optc
 from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama, divergence
-from optc.reference.text import cut_windows, read_documents, token_stream
+from optc.proof.reference.text import cut_windows, read_documents, token_stream
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.proof.tokens_per_pass import run
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 
 DRAFTS = 4
 

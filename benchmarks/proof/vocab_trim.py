@@ -24,15 +24,15 @@ import onnx_ir as ir
 import tokenizers
 
 from benchmarks.proof.tokens_per_pass import TEXT
-from optc.driver.vocabulary.trim_tokenizer import kept_ids, trimmed
-from optc.importer import import_model
+from optc.compiling.vocabulary.trim_tokenizer import kept_ids, trimmed
+from optc.importer.import_model import import_model
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.entries import read_pipeline
 from optc.ir.vocabulary import write_ids
-from optc.pipeline import registry
-from optc.pipeline.entries import read_pipeline
-from optc.reference.blockwise import BlockwiseReference
-from optc.reference.text import read_documents
-from optc.reference.text_fit import token_losses
-from optc.target import usable_threads
+from optc.proof.reference.blockwise import BlockwiseReference
+from optc.proof.reference.text import read_documents
+from optc.proof.reference.text_fit import token_losses
+from optc.system.hardware.target import usable_threads
 
 CALIBRATION = TEXT.with_name("code_calibration.jsonl")
 DOCUMENTS = 40

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from safetensors import safe_open
 
-from optc.passes.quantize.affine import dequantize_rows, quantize_rows
-from optc.passes.quantize.scheme import Scheme
+from optc.passes.numerics.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.scheme import Scheme
 
 GROUP = 32
 SCHEMES = {

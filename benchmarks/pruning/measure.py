@@ -12,13 +12,13 @@ import onnx_ir as ir
 
 from benchmarks.pruning.rows import Row
 from benchmarks.quality_per_byte.evaluate import Evaluator
-from optc.executable.executable import Float32, Int32
-from optc.importer import import_model
+from optc.importer.import_model import import_model
 from optc.ir.linear import find_linears
-from optc.pipeline import registry
-from optc.pipeline.entries import read_pipeline
-from optc.reference.blockwise import BlockwiseReference
-from optc.target import usable_threads
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.entries import read_pipeline
+from optc.proof.reference.blockwise import BlockwiseReference
+from optc.runtime.executable.executable import Float32, Int32
+from optc.system.hardware.target import usable_threads
 
 _FIGURES = ("kl_mean", "kl_p99", "top1_agreement", "perplexity", "perplexity_ratio")
 

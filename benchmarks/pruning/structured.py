@@ -19,13 +19,13 @@ from typing import Any
 import onnx_ir as ir
 
 from benchmarks.quality_per_byte.evaluate import HELD_OUT_WINDOWS, windows_of
-from optc.executable.executable import Float32
-from optc.gates.divergence import RowDivergence, summarize
-from optc.importer import import_model
-from optc.pipeline import registry
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.blockwise import BlockwiseReference
-from optc.target import usable_threads
+from optc.importer.import_model import import_model
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.pipeline import Pipeline
+from optc.proof.gates.divergence import RowDivergence, summarize
+from optc.proof.reference.blockwise import BlockwiseReference
+from optc.runtime.executable.executable import Float32
+from optc.system.hardware.target import usable_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"

@@ -22,9 +22,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.steps.cost_growth import BLOCK, CONTEXT, loaded
-from optc.artifact import Artifact
-from optc.bench.batches import block_count, step_batch
-from optc.target import usable_threads
+from optc.artifact.artifact import Artifact
+from optc.proof.bench.batches import block_count, step_batch
+from optc.system.hardware.target import usable_threads
 
 #: Steps before the clock starts: so many are needed until a shape is replayed.
 WARM_UP = 40

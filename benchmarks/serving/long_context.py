@@ -15,10 +15,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from optc.artifact import Artifact
-from optc.bench.profile import Shape, profile
-from optc.bench.utilization import measurable, open_instruments
-from optc.target import usable_threads
+from optc.artifact.artifact import Artifact
+from optc.proof.bench.profile import Shape, profile
+from optc.proof.bench.utilization import measurable, open_instruments
+from optc.system.hardware.target import usable_threads
 
 #: How often all shapes are measured in turn.
 PASSES = 5

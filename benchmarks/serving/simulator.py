@@ -28,21 +28,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from optc import registry
-from optc.artifact import Artifact
-from optc.bench.replay import replay, warm_up
-from optc.bench.summary import summarize
-from optc.bench.workload import Job, make_jobs, read_workload
-from optc.executable.executable import Executable, StepInterface
+from optc.artifact.artifact import Artifact
+from optc.proof.bench.replay import replay, warm_up
+from optc.proof.bench.summary import summarize
+from optc.proof.bench.workload import Job, make_jobs, read_workload
+from optc.proof.simulate.fit_service import fit_service
+from optc.proof.simulate.measure import measure_step_times
+from optc.proof.simulate.serve import simulate
+from optc.proof.simulate.service import ServedStep, Service, Watched, follows
+from optc.proof.simulate.service import serve as serve_mix
+from optc.proof.simulate.step_times import StepTimes
 from optc.runtime.engine import Engine
+from optc.runtime.executable.executable import Executable, StepInterface
 from optc.runtime.loader import artifact_tokenizer
 from optc.runtime.settings import ServeSettings
-from optc.simulate.fit_service import fit_service
-from optc.simulate.measure import measure_step_times
-from optc.simulate.serve import simulate
-from optc.simulate.service import ServedStep, Service, Watched, follows
-from optc.simulate.service import serve as serve_mix
-from optc.simulate.step_times import StepTimes
-from optc.target import usable_threads
+from optc.system.hardware.target import usable_threads
 
 LENGTHS = "prompt=lognormal(160,0.6),output=lognormal(48,0.5)"
 AT_ONCE = f"poisson:rate=1e6,requests=40,{LENGTHS}"

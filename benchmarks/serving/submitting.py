@@ -29,9 +29,9 @@ from typing import Any, cast
 import numpy as np
 
 import optc
+from optc.proof.simulate.service import ServedStep, Watched
 from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
-from optc.simulate.service import ServedStep, Watched
 
 KINDS = ("nothing", "woken", "ids", "text", "text, held")
 DECODING = 4

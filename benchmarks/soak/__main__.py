@@ -41,11 +41,11 @@ from benchmarks.soak.draws import Draws, Job, Manner, draft_of
 from benchmarks.soak.memory import growth_percent, resident
 from benchmarks.soak.traffic import Clients, Outcome, Tally, differences, outcome
 from optc.errors import EngineError
-from optc.process_memory import give_back_freed
 from optc.runtime.loop.core import Core
 from optc.runtime.speculative.drafters.draft_model import DraftModel
 from optc.runtime.speculative.kinds import KINDS
-from optc.target import usable_threads
+from optc.system.hardware.target import usable_threads
+from optc.system.processes.process_memory import give_back_freed
 
 #: Requests of a round, and those of them that are the same in all rounds.
 JOBS, ANCHORS = 40, 8

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import optc
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 
 #: Longest prompt and output together, where the engine's context is not shorter: every setting's
 #: KV pools hold a request of so many tokens.

@@ -28,13 +28,13 @@ from typing import Any
 
 from benchmarks.steps.step_plots import plot
 from optc import registry
-from optc.artifact import Artifact
-from optc.bench.batches import block_count, step_batch
-from optc.bench.utilization import Instruments, open_instruments
-from optc.executable.executable import Executable, StepInterface
-from optc.roofline.ceilings import ceilings_json, sample
-from optc.roofline.costs import step_work
-from optc.target import usable_threads
+from optc.artifact.artifact import Artifact
+from optc.proof.bench.batches import block_count, step_batch
+from optc.proof.bench.utilization import Instruments, open_instruments
+from optc.proof.roofline.ceilings import ceilings_json, sample
+from optc.proof.roofline.costs import step_work
+from optc.runtime.executable.executable import Executable, StepInterface
+from optc.system.hardware.target import usable_threads
 
 BLOCK = 64
 #: Rows and sequences: every one where tiles begin and end, then coarser.

@@ -15,7 +15,7 @@ from typing import Any
 from optc.backends.tvm.compiling.emit import make_kernel
 from optc.backends.tvm.compiling.kernel_objects import KernelObjects
 from optc.backends.tvm.isa import isa_of
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 
 _HEADS = {"heads": 6, "kv_heads": 2, "key_dim": 64, "value_dim": 64, "scale": 0.125}
 _SHAPE = {"n": 1024, "k": 384}

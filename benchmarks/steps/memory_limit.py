@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.inputs.build_random_llama import SHAPES, build
-from optc.driver.compiling.memory import tree_bytes
-from optc.units import parse_bytes
+from optc.compiling.resolving.memory import tree_bytes
+from optc.system.units import parse_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKENIZER = ROOT / "examples/models/pycode"

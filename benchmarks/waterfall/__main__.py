@@ -33,7 +33,7 @@ from benchmarks.waterfall.picture import picture
 from benchmarks.waterfall.runners import runner, seconds_alone, seconds_together
 from benchmarks.waterfall.steps import STEPS, Step
 from benchmarks.waterfall.workload import Request, Workload
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.errors import OptcError
 
 

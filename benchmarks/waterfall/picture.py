@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optc.report.charts.bars import Bar, bars
-from optc.report.components import Section
-from optc.report.numbers import number
-from optc.report.page import svg_file
+from optc.artifact.pages.charts.bars import Bar, bars
+from optc.artifact.pages.components import Section
+from optc.artifact.pages.numbers import number
+from optc.artifact.pages.page import svg_file
 
 COLUMNS = {
     "one": ("One sequence", "tokens/s of requests one after the other"),

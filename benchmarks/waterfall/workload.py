@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.peers.subjects import Subject
-from optc.reference.text import default_documents, token_stream
+from optc.proof.reference.text import default_documents, token_stream
 
 #: Requests that are served together.
 BATCH = 16

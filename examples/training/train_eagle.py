@@ -49,7 +49,7 @@ from torch import Tensor, nn
 from train_medusa import HELD_BACK
 from transformers import AutoModelForCausalLM, DynamicCache
 
-from optc.training.device import Place, choose_precision
+from optc.compiling.training.device import Place, choose_precision
 
 #: One window in this many begins with rows whose hidden states are not known.
 WITHOUT = 8

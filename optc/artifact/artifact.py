@@ -22,12 +22,12 @@ from optc.artifact.manifest import (
 from optc.artifact.measured import measured_speeds
 from optc.artifact.parse_manifest import parse_manifest
 from optc.artifact.report import Report, read_report
+from optc.artifact.tasks.shown import reason_against
+from optc.artifact.tasks.task import SPEED
 from optc.artifact.verify import check_files, contents_checked_beside
 from optc.errors import ArtifactError, InputError, NoArtifactError, UnavailableError
-from optc.foreign.file import read_file
-from optc.machine import Machine, this_machine
-from optc.tasks.shown import reason_against
-from optc.tasks.task import SPEED
+from optc.system.foreign.file import read_file
+from optc.system.hardware.machine import Machine, this_machine
 
 Verify = Literal["full", "size"]
 
@@ -199,7 +199,7 @@ class Artifact:
         return f"<optc.Artifact {str(self.path)!r}: {name}, {recipe}: {engines}; {digest}…>"
 
     def _repr_html_(self) -> str:
-        from optc.notebook.tables import html_table, report_html  # only notebooks need it
+        from optc.system.notebook.tables import html_table, report_html  # only notebooks need it
 
         engines = [(e.name, e.role, e.backend, e.target.name) for e in self.manifest.engines]
         columns = ("engine", "role", "backend", "target")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from optc import registry
 from optc.artifact.manifest import EngineEntry
 from optc.errors import InputError, UnavailableError
-from optc.machine import Machine, this_machine
-from optc.suggest import near
+from optc.system.hardware.machine import Machine, this_machine
+from optc.system.suggest import near
 
 #: What each part of `_score` is called in a reason.
 _WHY = (

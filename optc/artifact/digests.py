@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from optc.artifact.manifest import FileEntry, Pieces
-from optc.foreign.file import open_file
-from optc.target import usable_threads
+from optc.system.foreign.file import open_file
+from optc.system.hardware.target import usable_threads
 
 #: Bytes of a piece where files are written: enough that waiting for Python's lock before each is
 #: little beside hashing it, few enough that pieces of 1 GB spread evenly over some threads.

@@ -1,4 +1,5 @@
-"""Canonical JSON, and reading of an artifact's JSON; its types: `optc.foreign.typed_json`."""
+"""Canonical JSON, and reading of an artifact's JSON; its types:
+`optc.system.foreign.typed_json`."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import ArtifactError
-from optc.foreign.file import read_file
-from optc.safe_json import JSONError, parse_json
+from optc.system.foreign.file import read_file
+from optc.system.safe_json import JSONError, parse_json
 
 #: What to do about symbolic links.
 LINKS = "copy the artifact with what its links lead to (cp -rL)"
@@ -34,7 +35,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises:
         ArtifactError: Unreadable, not a JSON object, or JSON that is not safe to use
-            (`optc.safe_json`), such as an object that has a key twice.
+            (`optc.system.safe_json`), such as an object that has a key twice.
     """
     where = str(path)
     try:

@@ -17,12 +17,12 @@ import msgspec
 from msgspec import Struct
 
 from optc.artifact.jsonio import canonical_json
+from optc.artifact.tasks.task import Task
 from optc.errors import UnsupportedError
-from optc.executable.executable import StepInterface
-from optc.executable.interface import Interface, type_of
-from optc.foreign.typed_json import Count, Integer, Sha256, Size
-from optc.target import Target
-from optc.tasks.task import Task
+from optc.runtime.executable.executable import StepInterface
+from optc.runtime.executable.interface import Interface, type_of
+from optc.system.foreign.typed_json import Count, Integer, Sha256, Size
+from optc.system.hardware.target import Target
 
 #: Raised when a reader of the previous number could no longer understand what is written.
 FORMAT_VERSION = 3

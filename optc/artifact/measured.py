@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from optc.artifact.manifest import EngineEntry
-from optc.machine import Machine
+from optc.system.hardware.machine import Machine
 
 
 def measured_speeds(

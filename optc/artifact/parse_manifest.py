@@ -7,8 +7,8 @@ from typing import Any
 
 from optc.artifact.manifest import FORMAT_VERSION, Manifest, compiled_by, digest_of
 from optc.errors import ArtifactError
-from optc.executable.interface import INTERFACES
-from optc.foreign.typed_json import typed
+from optc.runtime.executable.interface import INTERFACES
+from optc.system.foreign.typed_json import typed
 
 _DAMAGED = "copy the artifact again or compile the model again"
 

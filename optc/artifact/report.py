@@ -12,7 +12,7 @@ from typing import Any
 
 from optc.artifact.jsonio import read_json
 from optc.artifact.report_data import ReportData
-from optc.foreign.typed_json import typed
+from optc.system.foreign.typed_json import typed
 
 
 class Report(dict[str, Any]):
@@ -23,7 +23,7 @@ class Report(dict[str, Any]):
         return f"<optc.Report {gates} gates, {passes} passes: {', '.join(sorted(self)) or 'empty'}>"
 
     def _repr_html_(self) -> str:
-        from optc.notebook.tables import report_html  # only notebooks need it
+        from optc.system.notebook.tables import report_html  # only notebooks need it
 
         return report_html(self)
 

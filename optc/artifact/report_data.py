@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from optc.foreign.typed_json import Count, Positive, Size
+from optc.system.foreign.typed_json import Count, Positive, Size
 
-#: Far more than there are bins (`optc.gates.kl_distribution`).
+#: Far more than there are bins (`optc.proof.gates.kl_distribution`).
 _MOST_BINS = 1000
 
 
 class PassData(Struct, frozen=True):
-    """A pass that ran (`optc.pipeline.pipeline`)."""
+    """A pass that ran (`optc.ir.pipeline.pipeline`)."""
 
     name: str
     count: Count
@@ -23,7 +23,7 @@ class PassData(Struct, frozen=True):
 
 
 class GateData(Struct, frozen=True):
-    """A gate (`optc.gates.measure.GateResult`)."""
+    """A gate (`optc.proof.gates.measure.GateResult`)."""
 
     name: str
     value: float | None
@@ -44,7 +44,7 @@ class TokenData(Struct, frozen=True):
 
 
 class ContextData(Struct, frozen=True):
-    """A place of large divergence (`optc.gates.worst_contexts`)."""
+    """A place of large divergence (`optc.proof.gates.worst_contexts`)."""
 
     next: TokenData
     reference: TokenData
@@ -56,7 +56,7 @@ class ContextData(Struct, frozen=True):
 
 
 class DistributionData(Struct, frozen=True):
-    """The distribution of the KL of single tokens (`optc.gates.kl_distribution`)."""
+    """The distribution of the KL of single tokens (`optc.proof.gates.kl_distribution`)."""
 
     first: Annotated[float, Meta(gt=0)]
     bins_per_decade: Positive
@@ -76,7 +76,7 @@ class OptionData(Struct, frozen=True):
 
 
 class DecisionData(Struct, frozen=True):
-    """A decision of a conversation (`optc.gates.answers`)."""
+    """A decision of a conversation (`optc.proof.gates.answers`)."""
 
     reference: OptionData
     engine: OptionData
@@ -167,7 +167,7 @@ class RungData(Struct, frozen=True):
 
 
 class LadderData(Struct, frozen=True):
-    """The recipes that were tried (`optc.driver.ladder.record`)."""
+    """The recipes that were tried (`optc.compiling.ladder.record`)."""
 
     objective: str
     gates: dict[str, float | None]

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from optc.artifact.jsonio import canonical_json
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 
 
 def spec_digest(spec: StepInterface, *more: Any) -> bytes:
@@ -23,7 +23,7 @@ def spec_digest(spec: StepInterface, *more: Any) -> bytes:
 
     Fields that have their defaults are left out: a new one, with a default, changes no digest.
     ``shared_kv`` is left out, too: it says how the engine goes with another one, is stated once
-    both are built, and shapes are compared at load (`optc.executable.shared_kv`).
+    both are built, and shapes are compared at load (`optc.runtime.executable.shared_kv`).
 
     Args:
         spec: The engine's.

@@ -15,12 +15,12 @@ class ArtifactPath(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path that a text means (`optc.store.local.find_artifact`).
+        """The path that a text means (`optc.artifact.store.local.find_artifact`).
 
         Raises:
             NoArtifactError: There is nothing there, and the store has what was probably meant.
         """
-        from optc.store.local import check_found, find_artifact
+        from optc.artifact.store.local import check_found, find_artifact
 
         found = find_artifact(str(super().convert(value, param, ctx)))
         check_found(found)

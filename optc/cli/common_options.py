@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from optc.cli.config_file import read_config
 from optc.cli.logs import be_quiet, show_log, write_log
 from optc.cli.output import print_warnings
-from optc.suggest import near, nearest
+from optc.system.suggest import near, nearest
 
 PREFIX = "OPTC"
 #: Options whose variable may leave the command out: ``OPTC_LOG_FILE``.

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError, UnavailableError
-from optc.options.user_text import read_user_text
-from optc.safe_json import JSONError, parse_json
+from optc.system.options.user_text import read_user_text
+from optc.system.safe_json import JSONError, parse_json
 
 #: What PyYAML makes of a value that is not of the type that it announces, and of deep nesting.
 _BAD_VALUES = (RecursionError, ValueError, LookupError, TypeError, AttributeError)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from optc.artifact import GateEntry, Manifest
+    from optc.artifact.manifest import GateEntry, Manifest
 
 
 def gates_line(manifest: Manifest, report: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import click
 
 from optc.cli.output import visible
 from optc.errors import InputError
-from optc.logs.logger import ROOT, logger
+from optc.system.logs.logger import ROOT, logger
 
 _QUIET = "optc.quiet"
 _LEVELS = (logging.INFO, logging.DEBUG)

@@ -24,9 +24,9 @@ from optc.cli.logs import detach_logs
 from optc.cli.output import JSON_FLAG, print_error
 from optc.cli.streams import OutputError, ReaderLeftError, abandon_stdout, guard_streams
 from optc.errors import EngineError, InputError, OptcError
-from optc.logs.logger import logger
-from optc.suggest import near, nearest
+from optc.system.logs.logger import logger
 from optc.system.no_memory import memory_error, no_memory
+from optc.system.suggest import near, nearest
 from optc.system.supported import check_system
 
 EXIT_INTERNAL = 70

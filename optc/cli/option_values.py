@@ -1,4 +1,5 @@
-"""How click reads the kinds of values (`optc.options.option.Kind`) that are more than a type."""
+"""How click reads the kinds of values (`optc.system.options.option.Kind`) that are more than a
+type."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import Any
 
 import click
 
-from optc.options.user_text import read_user_text
-from optc.safe_json import JSONError, parse_json
+from optc.system.options.user_text import read_user_text
+from optc.system.safe_json import JSONError, parse_json
 
 
 def count_or_auto(

@@ -1,4 +1,4 @@
-"""Click's options from a class of options (`optc.options`)."""
+"""Click's options from a class of options (`optc.system.options`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import click
 from optc.cli.completion import COMPLETIONS
 from optc.cli.option_values import biases, count_or_auto, file_text, truth
 from optc.cli.valid_text import valid_text
-from optc.options.option import Option, flag_name, options_of
-from optc.sources.recognize import check_source
-from optc.sources.tensor_source import is_tensor_source
+from optc.system.options.option import Option, flag_name, options_of
+from optc.system.sources.recognize import check_source
+from optc.system.sources.tensor_source import is_tensor_source
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
@@ -27,7 +27,7 @@ class _Model(click.Path):
         """The path.
 
         Raises:
-            InputError, UnsupportedError: As `optc.sources.recognize.check_source`.
+            InputError, UnsupportedError: As `optc.system.sources.recognize.check_source`.
         """
         if ctx is None or not ctx.resilient_parsing:
             check_source(value)

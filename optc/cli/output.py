@@ -15,7 +15,7 @@ import click
 
 from optc.cli.numbers import rounded
 from optc.errors import OptcError
-from optc.units import byte_text as byte_text
+from optc.system.units import byte_text as byte_text
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optc.cli.logs import is_quiet
-from optc.progress import Progress, no_progress
+from optc.system.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

@@ -12,8 +12,8 @@ from optc.cli.progress import progress_on_stderr
 from optc.system.needs import compile_packages
 
 if TYPE_CHECKING:
-    from optc.progress import Progress
-    from optc.training.session import Outcome
+    from optc.compiling.training.session import Outcome
+    from optc.system.progress import Progress
 
 
 def train_and_show(name: str, work: Callable[[Progress], Outcome], *, as_json: bool) -> None:

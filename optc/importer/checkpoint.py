@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
-from optc.foreign.file import is_file
 from optc.importer.conversion.tensor import Tensor
 from optc.importer.gguf.file import SUFFIX, files_of, read_gguf
 from optc.importer.json_file import read_object
 from optc.importer.pickled import tensors as pickled
 from optc.importer.quantized.methods import quantized_weights
 from optc.importer.safetensors import StoredTensor, read_header
-from optc.sources.recognize import names_in, refusal
+from optc.system.foreign.file import is_file
+from optc.system.sources.recognize import names_in, refusal
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

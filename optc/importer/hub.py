@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.errors import InputError, OptcError, UnavailableError, UnsupportedError
-from optc.foreign.errors import foreign_errors
 from optc.importer.checkpoint import INDEX, INDEX_SUFFIX, SINGLE, named_weights, shard_names
 from optc.importer.config import CONFIG_FILE
 from optc.importer.pickled import tensors as pickled
 from optc.importer.quantized.settings import MODELOPT_FILE
 from optc.importer.tokenizer_files import MORE_TEMPLATES, TOKENIZER_FILES
-from optc.logs.logger import logger
-from optc.progress import Progress, no_progress
-from optc.sources.adapter import CONFIG_FILE as ADAPTER_CONFIG
-from optc.sources.adapter import WEIGHTS_FILES as ADAPTER_WEIGHTS
-from optc.sources.address import check_address
-from optc.sources.recognize import HUB_NAME, of_hub, refusal, refusal_without_config
+from optc.system.foreign.errors import foreign_errors
+from optc.system.logs.logger import logger
+from optc.system.progress import Progress, no_progress
+from optc.system.sources.adapter import CONFIG_FILE as ADAPTER_CONFIG
+from optc.system.sources.adapter import WEIGHTS_FILES as ADAPTER_WEIGHTS
+from optc.system.sources.address import check_address
+from optc.system.sources.recognize import HUB_NAME, of_hub, refusal, refusal_without_config
 
 if TYPE_CHECKING:
     from huggingface_hub.utils import tqdm

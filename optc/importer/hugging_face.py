@@ -46,7 +46,7 @@ _REFUSALS = (
 
 
 def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
-    """Import the decoder in ``folder``; see `optc.importer.import_model`.
+    """Import the decoder in ``folder``; see `optc.importer.import_model.import_model`.
 
     Raises:
         InputError: Broken or missing config, weights or shards.

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
-from optc.foreign.file import read_file
-from optc.safe_json import JSONError, parse_json
+from optc.system.foreign.file import read_file
+from optc.system.safe_json import JSONError, parse_json
 
 
 def read_object(file: Path, *, hint: str = "", finite: bool = True) -> dict[str, Any]:

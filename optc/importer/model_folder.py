@@ -15,8 +15,8 @@ from optc.importer.adapted.folder import is_adapter_folder, merged_folder, state
 from optc.importer.config import CONFIG_FILE
 from optc.importer.gguf.folder import gguf_folder, is_gguf
 from optc.importer.hub import local_model
-from optc.progress import tell
-from optc.sources.recognize import check_model, missing_model
+from optc.system.progress import tell
+from optc.system.sources.recognize import check_model, missing_model
 
 _CACHE = "models--"
 _SNAPSHOTS = "snapshots"
@@ -34,7 +34,8 @@ def model_folder(path: Path, *, base: str | Path | None = None, code: bool = Fal
 
     Raises:
         InputError: It is such a root, but of which snapshot cannot be told; or a damaged file; or
-            what `optc.sources.recognize` takes for no model; or a base of what is no adapter.
+            what `optc.system.sources.recognize` takes for no model; or a base of what is no
+            adapter.
         UnsupportedError, UnavailableError: As `optc.importer.gguf.folder.gguf_folder`,
             `optc.importer.adapted.folder.merged_folder` and `optc.importer.hub.local_model`.
     """

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
-from optc.foreign.file import open_file
 from optc.ir.stacked_weights import Box
-from optc.safe_json import JSONError, parse_json
+from optc.system.foreign.file import open_file
+from optc.system.safe_json import JSONError, parse_json
 
 Float32 = npt.NDArray[np.float32]
 

@@ -13,13 +13,13 @@ from typing import BinaryIO
 import numpy as np
 
 from optc.errors import InputError
-from optc.foreign.file import open_file
 from optc.importer.adapted.folder import adapter_files
 from optc.importer.checkpoint import checkpoint_files
 from optc.importer.conversion.tensor import Leaf
 from optc.importer.quantized.settings import MODELOPT_FILE
 from optc.importer.safetensors import read_header
-from optc.progress import tell
+from optc.system.foreign.file import open_file
+from optc.system.progress import tell
 
 #: A multiple of every element's size.
 _PIECE_BYTES = 1 << 20
@@ -81,7 +81,7 @@ def digest_files(
     Args:
         files: By the names that count.
         weights: Tensors in these files; numbers of those in a type of floats must be finite.
-        stage: Told how far it is (`optc.progress.tell`); empty tells nothing.
+        stage: Told how far it is (`optc.system.progress.tell`); empty tells nothing.
 
     Raises:
         InputError: A weight holds NaN or infinities; names the file and the tensor.

@@ -1,1 +1,1 @@
-"""The IR: lazy weights, graph helpers, and the functions of the domain ``optc``."""
+"""First there is the model as data: lazy weights, operators with a meaning, forms, pipelines."""

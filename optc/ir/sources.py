@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from optc.executable.row_ranges import Ints, Range, ranges_of, rows_of
+from optc.runtime.executable.row_ranges import Ints, Range, ranges_of, rows_of
 
 #: Metadata key of an initializer that is not an original tensor itself. Nobody else reads it.
 _KEY = "optc.sources"

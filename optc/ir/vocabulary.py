@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from optc.errors import InputError
-from optc.safe_json import JSONError, parse_json
+from optc.system.safe_json import JSONError, parse_json
 
 #: Name of the file.
 KEPT_IDS = "kept_ids.json"

@@ -1,4 +1,4 @@
-"""The runtime: continuous batching over an `Executable`. Needs no compile-time package.
+"""The artifact runs: engines are loaded, and requests are batched over them.
 
-`optc.runtime.loader.load` opens an artifact; `optc.runtime.engine.Engine` runs requests on it.
+It needs no compile-time package.
 """

@@ -11,13 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from optc.errors import OptcError
-from optc.executable.executable import StepInterface
-from optc.runtime.adapters.loading import load_adapter
 from optc.runtime.answers.answer_cache import AnswerCache
 from optc.runtime.engine_info import EngineInfo
+from optc.runtime.executable.executable import StepInterface
 from optc.runtime.handle import Handle
 from optc.runtime.kv.kv_plan import KVPlan
-from optc.runtime.loop.awaiting import Submitters, submitted
+from optc.runtime.loop.adapter_loading import load_adapter
 from optc.runtime.loop.core_factory import CoreFactory, OpenExecutable
 from optc.runtime.loop.worker import Sleep, Worker
 from optc.runtime.metrics.engine_health import EngineHealth
@@ -25,21 +24,22 @@ from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.outputs import RequestOutput
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.generation_request import GenerationRequest, as_request
-from optc.runtime.requests.input_processor import InputProcessor
-from optc.runtime.requests.preparing import (
+from optc.runtime.requests.prompts import Chat, Prompt
+from optc.runtime.scoring.score import Score
+from optc.runtime.settings import ServeSettings
+from optc.runtime.speculative.drafting import Drafting
+from optc.runtime.stream import Stream
+from optc.runtime.submitting.input_processor import InputProcessor
+from optc.runtime.submitting.preparing import (
     OnError,
     listed,
     params_for,
     prepare_all,
     scored_requests,
 )
-from optc.runtime.requests.prompts import Chat, Prompt
-from optc.runtime.requests.submission import Submission
-from optc.runtime.scoring.score import Score
-from optc.runtime.settings import ServeSettings
-from optc.runtime.speculative.drafting import Drafting
-from optc.runtime.stream import Stream
+from optc.runtime.submitting.submission import Submission
 from optc.runtime.text.tokenizer import Message, Tokenizer
+from optc.runtime.threads.awaiting import Submitters, submitted
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from optc.errors import EngineError
 from optc.runtime.loop.latch import Latch
-from optc.runtime.loop.own_process import OwnProcess
 from optc.runtime.outputs import Completion, Delta, RequestOutput
 from optc.runtime.scoring.prompt_logprobs import PromptLogprobs
+from optc.runtime.threads.own_process import OwnProcess
 
 if TYPE_CHECKING:
-    from optc.runtime.loop.waking import Waker
+    from optc.runtime.threads.waking import Waker
 
 
 class Handle:
@@ -221,7 +221,7 @@ class Handle:
     def _new_waker(self) -> Waker:
         from asyncio import get_running_loop  # a program with coroutines has it already
 
-        from optc.runtime.loop.waking import Waker
+        from optc.runtime.threads.waking import Waker
 
         waker = Waker(get_running_loop())
         self._wakers[id(waker)] = waker

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from optc.artifact.artifact import read_manifest
+from optc.artifact.tasks.classification import CLASSIFICATION_NAME
+from optc.artifact.tasks.embedding import EMBEDDING_NAME
+from optc.artifact.tasks.tensors import TENSORS_NAME
+from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.runtime import loader
 from optc.runtime.settings import ServeSettings
-from optc.tasks.classification import CLASSIFICATION_NAME
-from optc.tasks.embedding import EMBEDDING_NAME
-from optc.tasks.tensors import TENSORS_NAME
-from optc.tasks.transcription import TRANSCRIPTION_NAME
 
 #: Faces of `optc.TensorEngine` and its kinds.
 _OF_TENSORS = (TENSORS_NAME, EMBEDDING_NAME, CLASSIFICATION_NAME)

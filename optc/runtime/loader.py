@@ -13,23 +13,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc import registry
-from optc.artifact import Artifact, EngineEntry
+from optc.artifact.artifact import Artifact
+from optc.artifact.manifest import EngineEntry
 from optc.backend import PreparedBackend
 from optc.errors import ArtifactError, InputError, RequestError
-from optc.logs.logger import logger
-from optc.options.option import with_changes
-from optc.process_memory import give_back_freed
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.kinds import MODELS, parse_kinds
-from optc.target import usable_threads
+from optc.system.hardware.target import usable_threads
+from optc.system.logs.logger import logger
+from optc.system.options.option import with_changes
+from optc.system.processes.process_memory import give_back_freed
 
 _LOG = logger(__name__)
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from optc.executable.executable import Executable
     from optc.runtime.engine import Engine
+    from optc.runtime.executable.executable import Executable
     from optc.runtime.keywords import ServeChanges
     from optc.runtime.speculative.drafting import Drafting
     from optc.runtime.text.tokenizer import Tokenizer

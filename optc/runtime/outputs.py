@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from optc.errors import RequestError
-from optc.runtime.metrics.request_metrics import RequestMetrics
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.scoring.prompt_logprobs import PromptLogprobs
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
@@ -169,7 +169,7 @@ class RequestOutput:
         )
 
     def _repr_html_(self) -> str:
-        from optc.notebook.tables import html_table  # only notebooks need it
+        from optc.system.notebook.tables import html_table  # only notebooks need it
 
         rows = [
             (one.text, len(one.token_ids), one.finish_reason, times["ttft_ms"], times["tpot_ms"])

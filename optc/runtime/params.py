@@ -11,9 +11,9 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from optc.errors import RequestError
-from optc.options.option import option
-from optc.runtime.requests.checks import as_tuple, check_int, check_number, invalid, shown
+from optc.runtime.checks import as_tuple, check_int, check_number, invalid, shown
 from optc.runtime.structured.structure import Schema, Structure, structure_of
+from optc.system.options.option import option
 
 if TYPE_CHECKING:  # NumPy is not needed to make parameters
     from typing import Unpack

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from optc.errors import InputError
-from optc.options.option import normalize, option, options_of
 from optc.runtime.kv.eviction import Eviction
 from optc.runtime.speculative.kinds import MAX_DRAFTED
-from optc.units import SIZE_HELP, parse_memory
+from optc.system.options.option import normalize, option, options_of
+from optc.system.units import SIZE_HELP, parse_memory
 
 
 @dataclass(frozen=True, kw_only=True)

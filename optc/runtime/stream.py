@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Generator
 from typing import TYPE_CHECKING
 
-from optc.runtime.loop.awaiting import cancel_submitted, submitted
+from optc.runtime.threads.awaiting import cancel_submitted, submitted
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from optc.logs.logger import logger
+from optc.system.logs.logger import logger
 
 _LOG = logger(__name__)
 #: Descriptor of standard output.

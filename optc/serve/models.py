@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
-from optc.receipts.origin import origin_of
-from optc.receipts.receipt import NOWHERE, Origin
 from optc.runtime.engine import Engine
+from optc.runtime.receipts.origin import origin_of
+from optc.runtime.receipts.receipt import NOWHERE, Origin
 from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.tensors.engine import TensorEngine
 from optc.runtime.text.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from optc.errors import OptcError
 from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
-from optc.runtime.metrics.request_metrics import RequestMetrics
+from optc.runtime.requests.request_metrics import RequestMetrics
 
 
 @dataclass

@@ -1,5 +1,5 @@
 """`Receipts`: a file to which a line is added for each answer, by which it can be computed again
-(`optc.receipts`)."""
+(`optc.runtime.receipts`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from optc.errors import InputError, OptcError
-from optc.receipts.receipt import AnswerReceipt, Receipt, is_repeatable
 from optc.runtime.handle import Handle
+from optc.runtime.receipts.receipt import AnswerReceipt, Receipt, is_repeatable
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.serve.lines import LineWriter
 from optc.serve.models import ServedModel

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from optc.errors import InputError
-from optc.logs.logger import logger
 from optc.serve.app import make_app
 from optc.serve.batches.runner import Runner
 from optc.serve.batches.store import Store
@@ -21,6 +20,7 @@ from optc.serve.models import ModelTable
 from optc.serve.receipts import Receipts
 from optc.serve.service import Service
 from optc.serve.settings import HTTPSettings
+from optc.system.logs.logger import logger
 from optc.system.needs import otel_packages
 
 if TYPE_CHECKING:  # of the extra 'otel'

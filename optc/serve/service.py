@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from optc.errors import RequestError
-from optc.logs.logger import logger
 from optc.runtime.handle import Handle
 from optc.serve.answering.streams import cancel_all
 from optc.serve.api_errors import APIError, later
@@ -19,6 +18,7 @@ from optc.serve.objectives import Objectives
 from optc.serve.published import Published
 from optc.serve.receipts import Receipts, seeded
 from optc.serve.settings import HTTPSettings
+from optc.system.logs.logger import logger
 
 if TYPE_CHECKING:  # of the extra 'otel'
     from optc.serve.tracing.tracing import Tracing

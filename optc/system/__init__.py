@@ -1,1 +1,1 @@
-"""Limits of the operating system on this process."""
+"""All of it stands on the machine: hardware, processes, files of others, options, units."""

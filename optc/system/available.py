@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from optc.process_memory import addresses_left
 from optc.system.control_groups import memory_left
+from optc.system.processes.process_memory import addresses_left
 
 
 def available_memory() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from optc.ir.pipeline.base import Pass
 from optc.passes.adapters.add_adapters import AddAdapters
-from optc.pipeline.base import Pass
 
 PASSES: tuple[type[Pass], ...] = (AddAdapters,)

@@ -9,16 +9,16 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
-from optc.forms.form import Form
-from optc.forms.ragged import RaggedStep
 from optc.ir.experts import EXPERT_MATMULS
+from optc.ir.forms.form import Form
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, is_op, make_node
 from optc.ir.graph import constant, remove_unused, width
 from optc.ir.linear import find_linear
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Phase
 from optc.ir.sources import sources_of
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Phase
+from optc.runtime.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 
 #: Ranks are rounded up to a multiple of this, a vector of the kernels.
 RANK_MULTIPLE = 16

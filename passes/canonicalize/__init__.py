@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from optc.ir.pipeline.base import Pass
 from optc.passes.canonicalize.canonicalize import STEPS, Canonicalize
 from optc.passes.canonicalize.encoders.pack_rows import PackRows
-from optc.pipeline.base import Pass
 
 PASSES: tuple[type[Pass], ...] = (
     Canonicalize,

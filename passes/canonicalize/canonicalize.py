@@ -7,9 +7,11 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.forms.decoder import Dense, Exported
-from optc.forms.form import Form
+from optc.ir.forms.decoder import Dense, Exported
+from optc.ir.forms.form import Form
 from optc.ir.functions import DOMAIN, is_op
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dense_form import check_dense_form
 from optc.passes.canonicalize.experts.find_experts import FindExperts
 from optc.passes.canonicalize.experts.find_router import FindRouter
@@ -23,8 +25,6 @@ from optc.passes.canonicalize.probe_heads import ProbeHeads
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
 from optc.passes.canonicalize.slices_to_split import SlicesToSplit
 from optc.passes.canonicalize.tables_to_angles import TablesToAngles
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 #: The steps in order; each is a pass of its own.
 STEPS: tuple[Pass, ...] = (

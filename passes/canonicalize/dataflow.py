@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.graph import constant, constant_ints
-from optc.pipeline.base import PassReport
+from optc.ir.pipeline.base import PassReport
 
 #: Key in a node's ``meta`` under which finders leave their reason for leaving it alone.
 MISS = "optc.miss"

@@ -10,14 +10,14 @@ import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dataflow import dims, emit, insert, miss, operand, rank, substitute
 from optc.passes.canonicalize.heads import Heads, fold, heads_of, split
 from optc.passes.canonicalize.spelled.mask import Probed
 from optc.passes.canonicalize.spelled.match import match
 from optc.passes.canonicalize.spelled.pattern import Pattern
 from optc.passes.canonicalize.spelled.region import ForeignError
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)

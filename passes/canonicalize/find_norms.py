@@ -10,6 +10,8 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, constant_ints, remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dataflow import (
     dims,
     emit,
@@ -24,8 +26,6 @@ from optc.passes.canonicalize.dataflow import (
     uses,
 )
 from optc.passes.canonicalize.heads import Heads, fold, heads_of, split
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from onnxscript.optimizer import fold_constants_ir
 
 from optc.ir.functions import DOMAIN
 from optc.ir.graph import remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.weights import LazyWeight
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 #: Elements of an operand or result up to which a node is folded.
 _LIMIT = 1024

@@ -9,6 +9,8 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.graph import remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dataflow import (
     dims,
     emit,
@@ -19,8 +21,6 @@ from optc.passes.canonicalize.dataflow import (
     scalar,
     substitute,
 )
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 _UNARY = ("Cast", "Neg", "Tanh", "Sigmoid", "Identity")
 _BINARY = ("Mul", "Div", "Add", "Sub")

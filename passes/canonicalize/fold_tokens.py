@@ -9,6 +9,8 @@ import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import constant, constant_ints, int_initializer, is_constant, remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dataflow import (
     dims,
     emit,
@@ -19,8 +21,6 @@ from optc.passes.canonicalize.dataflow import (
     rank,
     substitute,
 )
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 #: Operators that take any number of leading axes as they are.
 _ANY_RANK = frozenset(

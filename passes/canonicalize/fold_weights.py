@@ -11,6 +11,8 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.graph import add_initializer, remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.weights import Array, LazyWeight, as_lazy, rows_from, rows_of_columns
 from optc.passes.canonicalize.dataflow import (
     dims,
@@ -23,8 +25,6 @@ from optc.passes.canonicalize.dataflow import (
     scalar,
     substitute,
 )
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
     "Add": np.add,

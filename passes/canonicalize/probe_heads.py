@@ -12,6 +12,8 @@ import onnx_ir as ir
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import add_initializer, int_initializer, remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dataflow import (
     dims,
     emit,
@@ -33,8 +35,6 @@ from optc.passes.canonicalize.probing.region import (
     dependence,
     region_of,
 )
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 Tables = dict[tuple[tuple[float, ...], float], tuple[ir.Value, ir.Value]]
 

@@ -10,6 +10,8 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.graph import constant_ints, is_constant, remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dataflow import (
     dims,
     operand,
@@ -18,8 +20,6 @@ from optc.passes.canonicalize.dataflow import (
     substitute,
     uses,
 )
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 _NEUTRAL = {"Mul": 1.0, "Div": 1.0, "Add": 0.0, "Sub": 0.0}
 

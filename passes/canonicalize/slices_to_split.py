@@ -9,9 +9,9 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.graph import int_initializer, remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dataflow import dims, insert, last_axis_range, substitute, uses
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)

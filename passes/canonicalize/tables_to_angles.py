@@ -12,10 +12,10 @@ import onnx_ir as ir
 from optc.ir.emit import Emitter
 from optc.ir.functions import is_op
 from optc.ir.graph import constant, constant_ints, remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize.dataflow import dims, operand, producer, rank, substitute
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 Float64 = npt.NDArray[np.float64]
 

@@ -10,9 +10,9 @@ import onnx_ir as ir
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.ir.linear import linear_of, merge_linears
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.fuse.gates import Gate, find_gate
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.forms.form import Form
-from optc.forms.packed import PackedRows
+from optc.ir.forms.form import Form
+from optc.ir.forms.packed import PackedRows
 from optc.ir.functions import DOMAIN, AttributeValue, attributes_of, is_op, make_node
 from optc.ir.graph import is_constant
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, AttributeValue, attributes_of, is_op, make_node
 from optc.ir.graph import replace_node
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import onnx_ir as ir
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import constant_ints, int_initializer, is_constant, remove_unused, width
 from optc.ir.linear import Linear, linear_of, merge_linears
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 
 ATTENTIONS = ("Attention", "PagedAttention", "PackedAttention")
 

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.forms.form import Form
-from optc.forms.packed import PackedRows
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms.form import Form
+from optc.ir.forms.packed import PackedRows
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
 from optc.ir.graph import remove_unused, replace_node, width
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 
 _ATTENTIONS = ("PagedAttention", "PackedAttention")
 

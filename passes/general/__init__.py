@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from optc.ir.pipeline.base import Pass
 from optc.passes.general.halve_weights import HalveWeights
 from optc.passes.general.quantize_blocks import QuantizeBlocks
 from optc.passes.general.quantize_convolutions import QuantizeConvolutions
 from optc.passes.general.quantize_products import QuantizeProducts
 from optc.passes.general.simplify import Simplify
-from optc.pipeline.base import Pass
 
 PASSES: tuple[type[Pass], ...] = (
     Simplify,

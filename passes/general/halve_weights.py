@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from optc.forms.batched import BatchedTensors
-from optc.forms.form import Form
+from optc.ir.forms.batched import BatchedTensors
+from optc.ir.forms.form import Form
 from optc.ir.graph import add_initializer
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 
 #: The largest float16.
 _MOST = 65504.0

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from optc.executable.block_hadamard import BLOCKS, block_hadamard
-from optc.forms.batched import BatchedTensors
-from optc.forms.form import Form
+from optc.ir.forms.batched import BatchedTensors
+from optc.ir.forms.form import Form
 from optc.ir.functions import is_op
 from optc.ir.graph import remove_unused
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Phase
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Phase
+from optc.runtime.executable.block_hadamard import BLOCKS, block_hadamard
 
 Float32 = npt.NDArray[np.float32]
 #: The integer of 0, and the largest one on each side of it.

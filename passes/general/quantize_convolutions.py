@@ -10,16 +10,16 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.forms.batched import BatchedTensors
-from optc.forms.form import Form
+from optc.ir.forms.batched import BatchedTensors
+from optc.ir.forms.form import Form
 from optc.ir.graph import remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.general.integer_regions import find_regions
 from optc.passes.general.qdq_writer import QdqWriter
 from optc.passes.general.value_ranges import METHODS, observe_ranges
 from optc.passes.general.weight_rounding import Hessians
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.tensor_samples import samples_of
+from optc.proof.reference.tensor_samples import samples_of
 
 Array = npt.NDArray[Any]
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from optc.forms.batched import BatchedTensors
-from optc.forms.form import Form
+from optc.ir.forms.batched import BatchedTensors
+from optc.ir.forms.form import Form
 from optc.ir.functions import is_op
 from optc.ir.graph import remove_unused
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Phase
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Phase
 
 Array = npt.NDArray[Any]
 #: Smaller blocks spread an outlier over too few channels.

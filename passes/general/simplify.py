@@ -13,10 +13,10 @@ from onnxscript.rewriter.rules.common import (
     fuse_batchnorm_into_gemm_rule,
 )
 
-from optc.forms.batched import BatchedTensors
-from optc.forms.form import Form
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
+from optc.ir.forms.batched import BatchedTensors
+from optc.ir.forms.form import Form
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 
 #: Exact but for the rounding of products of constants.
 _RULES = (

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from optc.reference.tensor_samples import Sample
-from optc.reference.tensor_values import Array, ValueRun
+from optc.proof.reference.tensor_samples import Sample
+from optc.proof.reference.tensor_values import Array, ValueRun
 
 Float64 = npt.NDArray[np.float64]
 #: Integers between the ends of a range.

@@ -13,8 +13,8 @@ import onnx_ir as ir
 from optc.ir.functions import is_op
 from optc.ir.graph import constant
 from optc.passes.general.value_ranges import STEPS, Range
-from optc.reference.tensor_samples import Sample
-from optc.reference.tensor_values import ValueRun
+from optc.proof.reference.tensor_samples import Sample
+from optc.proof.reference.tensor_values import ValueRun
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]

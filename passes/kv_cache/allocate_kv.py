@@ -11,18 +11,18 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.executable import Int32
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.calibrating.estimates import nearest_alike, runs_within
+from optc.passes.calibrating.predictions.text_shape import TextShape
+from optc.passes.calibrating.reads_text import ReadsText, some_windows
+from optc.passes.calibrating.recall import KeptParts, name_of
 from optc.passes.kv_cache.int4_losses import attentions_of, int4_losses
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.kv_cache.layer_pools import layer_of
-from optc.passes.quantize.budget.estimates import nearest_alike, runs_within
-from optc.passes.quantize.predictions.text_shape import TextShape
-from optc.passes.quantize.reads_text import ReadsText, some_windows
-from optc.passes.quantize.recall import KeptParts, name_of
-from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
+from optc.runtime.executable.executable import Int32
 
 #: Multiply-adds that measuring may take; in larger models some layers stand for their neighbours.
 MOST_MACS = 4e12
@@ -74,7 +74,7 @@ class AllocateKV(ReadsText):
 
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Variants of the model side by side."""
-        from optc.passes.quantize.predictions.memory import measuring
+        from optc.passes.calibrating.predictions.memory import measuring
 
         together = min(_TOGETHER, len(attentions_of(model)))
         return self.text_costs(measuring(model, self._measured_shape, together))

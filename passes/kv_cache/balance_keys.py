@@ -12,14 +12,14 @@ import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op, operand
 from optc.ir.graph import add_initializer, width
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.calibrating.reads_text import ReadsText
 from optc.passes.quantize.folding.scaled_pairs import scalable
-from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
-from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.observers import BlockValues, Watcher
-from optc.reference.partition import Block
-from optc.target import usable_threads
+from optc.proof.reference.observers import BlockValues, Watcher
+from optc.proof.reference.partition import Block
+from optc.system.hardware.target import usable_threads
 
 Float64 = npt.NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class BalanceKeys(ReadsText):
 
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """One layer, and the hidden states."""
-        from optc.passes.quantize.working_bytes import observing
+        from optc.passes.calibrating.working_bytes import observing
 
         return self.text_costs(observing(model, self.shape, hessians=False))
 
@@ -59,7 +59,7 @@ class BalanceKeys(ReadsText):
         Raises:
             InputError: The text or the tokenizer cannot be used.
         """
-        from optc.reference.blockwise import observe  # brings ONNX Runtime
+        from optc.proof.reference.blockwise import observe  # brings ONNX Runtime
 
         report, tokens = PassReport(), self.tokens(model)
         nodes = [node for node in model.graph if is_op(node, "Attention", domain=DOMAIN)]

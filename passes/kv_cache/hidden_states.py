@@ -8,14 +8,14 @@ from typing import ClassVar, get_args
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.executable import HiddenRows
-from optc.forms.form import Form
-from optc.forms.ragged import HIDDEN, RaggedStep
+from optc.ir.forms.form import Form
+from optc.ir.forms.ragged import HIDDEN, RaggedStep
 from optc.ir.functions import is_op
 from optc.ir.graph import width
 from optc.ir.linear import Linear, head_of
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.runtime.executable.executable import HiddenRows
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import onnx.parser
 import onnx_ir as ir
 
-from optc.executable.executable import Int32
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.functions.int4_groups import grouped
 from optc.ir.functions.operator import integers
-from optc.progress import tell
-from optc.reference.variants.switch import add_switch, switch_on
-from optc.target import usable_threads
+from optc.proof.reference.variants.switch import add_switch, switch_on
+from optc.runtime.executable.executable import Int32
+from optc.system.hardware.target import usable_threads
+from optc.system.progress import tell
 
 _FUNCTION = "RepresentInt4"
 _DOMAIN = f"{DOMAIN}.measure"
@@ -36,7 +36,7 @@ def int4_losses(model: ir.Model, tokens: Int32, layers: Sequence[int]) -> list[f
     Raises:
         optc.errors.UnsupportedError: The model cannot be cut at its layers.
     """
-    from optc.reference.variants.measure import measure_variants  # brings ONNX Runtime
+    from optc.proof.reference.variants.measure import measure_variants  # brings ONNX Runtime
 
     copy = model.clone()
     copy.opset_imports[_DOMAIN] = 1

@@ -8,13 +8,14 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
-from optc.executable.executable import LayerKV
-from optc.forms.decoder import FEATURES, Dense
-from optc.forms.form import Form
-from optc.forms.kv_pools import KVPools
-from optc.forms.ragged import TREE_PARENT, RaggedStep
+from optc.ir.forms.decoder import FEATURES, Dense
+from optc.ir.forms.form import Form
+from optc.ir.forms.kv_pools import KVPools
+from optc.ir.forms.ragged import TREE_PARENT, RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node, operand
 from optc.ir.graph import remove_unused, replace_node, width
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.kv_cache.layer_pools import (
     Kept,
     add_pools,
@@ -25,8 +26,7 @@ from optc.passes.kv_cache.layer_pools import (
 )
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
+from optc.runtime.executable.executable import LayerKV
 
 #: Types of paged pools.
 _TYPES = ("float32", "bfloat16", "float16", "int8", "int4")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from optc.errors import UnsupportedError
-from optc.executable.executable import INT4_GROUP, LayerKV
 from optc.ir.functions import attributes_of
 from optc.ir.functions.recent_tokens import RECENT_TYPE
 from optc.ir.graph import width
+from optc.runtime.executable.executable import INT4_GROUP, LayerKV
 
 
 @dataclass(frozen=True)

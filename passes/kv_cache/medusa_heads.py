@@ -10,19 +10,19 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.forms.form import Form
-from optc.forms.ragged import RaggedStep
-from optc.importer.heads import CONFIG_FILE, HINT, WEIGHTS_FILE, digest_heads
+from optc.importer.additions.heads import CONFIG_FILE, HINT, WEIGHTS_FILE, digest_heads
 from optc.importer.json_file import read_object
 from optc.importer.safetensors import StoredTensor, read_header
+from optc.ir.forms.form import Form
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.functions import make_node
 from optc.ir.graph import add_initializer, width
 from optc.ir.linear import Linear, head_of
+from optc.ir.pipeline.base import ALONE, LOCAL, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Phase
 from optc.ir.weights import LazyWeight, concatenate_rows
 from optc.passes.quantize.kept_rows import leave
-from optc.pipeline.base import ALONE, LOCAL, Pass, PassContext, PassReport
-from optc.pipeline.phase import Phase
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.errors import UnsupportedError
-from optc.forms.form import Form
-from optc.forms.kv_pools import KVPools
-from optc.forms.ragged import MEDUSA_LOGITS, TREE_PARENT, RaggedStep
-from optc.forms.static_kv import StaticKV
+from optc.ir.forms.form import Form
+from optc.ir.forms.kv_pools import KVPools
+from optc.ir.forms.ragged import MEDUSA_LOGITS, TREE_PARENT, RaggedStep
+from optc.ir.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import int_initializer, is_constant, remove_unused, replace_node
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.kv_cache.slot_attention import add_slots, unmerged
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 _ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
 #: Inputs of the ragged step that go away, besides the pools.

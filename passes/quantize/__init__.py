@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from optc.ir.pipeline.base import Pass
 from optc.passes.quantize.activations.allocate_activations import AllocateActivations
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.calibrate import Calibrate
@@ -15,7 +16,6 @@ from optc.passes.quantize.rotate.rotate_activations import RotateActivations
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
 from optc.passes.quantize.smooth.smooth import Smooth
 from optc.passes.quantize.trained.trained_weights import TrainedWeights
-from optc.pipeline.base import Pass
 
 PASSES: tuple[type[Pass], ...] = (
     Rotate,

@@ -9,14 +9,15 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from optc.executable.executable import Int32
 from optc.ir.experts import ExpertLinear, find_expert_linears
 from optc.ir.linear import Linear, find_linears
-from optc.passes.quantize.adequacy import Adequacy, AdequacyObserver
-from optc.passes.quantize.experts.counts import ExpertCounter
-from optc.passes.quantize.range_search import METHODS
-from optc.passes.quantize.reads_text import ReadsText
-from optc.passes.quantize.statistics import (
+from optc.ir.pipeline.base import ALONE, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect
+from optc.passes.calibrating.adequacy import Adequacy, AdequacyObserver
+from optc.passes.calibrating.experts.counts import ExpertCounter
+from optc.passes.calibrating.reads_text import ReadsText
+from optc.passes.numerics.range_search import METHODS
+from optc.passes.numerics.statistics import (
     CHANNEL_MEAN,
     CHANNEL_RANGE,
     EXPERT_TOKENS,
@@ -24,16 +25,15 @@ from optc.passes.quantize.statistics import (
     INPUT_HISTOGRAM,
     INPUT_RANGE,
 )
-from optc.pipeline.base import ALONE, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect
-from optc.reference.calibration import (
+from optc.proof.reference.calibration import (
     CalibrationStore,
     calibration_of,
     find_statistics,
     weights_of,
 )
-from optc.reference.observers import BlockObserver
-from optc.target import usable_threads
+from optc.proof.reference.observers import BlockObserver
+from optc.runtime.executable.executable import Int32
+from optc.system.hardware.target import usable_threads
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Calibrate(ReadsText):
         channels: Note the mean and the largest magnitude of each channel of x, too.
         ranges: What becomes of the magnitudes: ``max``, the largest; ``percentile``, what 99.99 %
             do not exceed; ``mse``, the range of the least squared error in int8; ``entropy``, the
-            one of the least divergence (`optc.passes.quantize.range_search`).
+            one of the least divergence (`optc.passes.numerics.range_search`).
     """
 
     name: ClassVar[str] = "calibrate"
@@ -72,8 +72,8 @@ class Calibrate(ReadsText):
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """One layer, the hidden states, and the Hessians of one layer's inputs; Hessians stay, if
         they are wanted."""
-        from optc.passes.quantize.predictions.memory import left_hessians
-        from optc.passes.quantize.working_bytes import observing
+        from optc.passes.calibrating.predictions.memory import left_hessians
+        from optc.passes.calibrating.working_bytes import observing
 
         working = observing(model, self.shape, hessians=self.hessians)
         return self.text_costs(working, left_hessians(model) if self.hessians else 0)
@@ -127,11 +127,11 @@ class Calibrate(ReadsText):
     ) -> dict[ir.Value, float]:
         """Run the model; the largest magnitudes of the layers' inputs. Hessians go into ``store``,
         once for all layers of one input."""
-        from optc.reference.activation_ranges import RangeObserver
-        from optc.reference.blockwise import observe  # brings ONNX Runtime
-        from optc.reference.channel_magnitudes import ChannelObserver
-        from optc.reference.histograms import HistogramObserver
-        from optc.reference.input_hessians import HessianObserver
+        from optc.proof.reference.activation_ranges import RangeObserver
+        from optc.proof.reference.blockwise import observe  # brings ONNX Runtime
+        from optc.proof.reference.channel_magnitudes import ChannelObserver
+        from optc.proof.reference.histograms import HistogramObserver
+        from optc.proof.reference.input_hessians import HessianObserver
 
         readers: dict[ir.Value, list[str]] = {}
         for linear in linears:

@@ -13,11 +13,11 @@ from optc.ir.experts import ExpertLinear, feeds_router, find_expert_linear
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import Linear, find_linear, head_of, sources
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import Array, LazyWeight
 from optc.passes.quantize.sample import sample_nodes
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import onnx_ir as ir
 
 from optc.errors import InputError, UnsupportedError
 from optc.ir.graph import add_initializer, constant, remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.weights import Array, LazyWeight
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 _TYPES = {
     "float16": (ir.DataType.FLOAT16, np.dtype(np.float16)),

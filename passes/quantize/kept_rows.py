@@ -13,8 +13,8 @@ import numpy as np
 
 from optc.ir.linear import Linear, sources
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile, joined_tiles
-from optc.passes.quantize.scheme import Scheme
-from optc.reference.calibration import CalibrationStore
+from optc.passes.numerics.scheme import Scheme
+from optc.proof.reference.calibration import CalibrationStore
 
 _PARTS = QuantizedTile._fields
 _LEFT = "rounded plainly"

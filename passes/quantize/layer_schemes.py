@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from optc.errors import InputError
 from optc.ir.linear import Linear, weights_in
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import PassReport
-from optc.reference.calibration import weights_of
+from optc.ir.pipeline.base import PassReport
+from optc.passes.numerics.scheme import Scheme
+from optc.proof.reference.calibration import weights_of
 
 #: Group sizes that every backend takes, the largest first.
 GROUP_SIZES = (128, 64, 32)

@@ -10,26 +10,26 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from optc.forms.form import Form
-from optc.forms.ragged import RaggedStep
 from optc.ir.emit import Emitter, dims_of
 from optc.ir.experts import find_expert_linear
+from optc.ir.forms.form import Form
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.functions.block_fp4 import BLOCK
 from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import Linear, find_linear, head_of, sources, weights_in
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Phase
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
+from optc.passes.numerics.gptq.factor import FactorOf
+from optc.passes.numerics.gptq.weights import KEPT, Factors
 from optc.passes.quantize.calibrate import input_range
 from optc.passes.quantize.float_formats.block_fp4 import rewrite_block_fp4
 from optc.passes.quantize.float_formats.formats import FP8, INT8, NVFP4, Format
 from optc.passes.quantize.float_formats.rows import RoundedRows, round_rows
-from optc.passes.quantize.gptq.factor import FactorOf
-from optc.passes.quantize.gptq.weights import KEPT, Factors
 from optc.passes.quantize.sample import sample_nodes
 from optc.passes.quantize.static_scales import beyond_scales, storable
-from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Phase
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class QuantizeStatic(Pass):
 
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Factors of Hessians, with GPTQ."""
-        from optc.passes.quantize.working_bytes import rounding
+        from optc.passes.calibrating.working_bytes import rounding
 
         return PassCosts(reading=rounding(model, KEPT) if self.method == "gptq" else 0)
 

@@ -13,10 +13,13 @@ from optc.errors import InputError
 from optc.ir.experts import feeds_router, find_expert_linear, find_expert_linears
 from optc.ir.graph import remove_unused
 from optc.ir.linear import Linear, find_linear, find_linears, head_of, weights_in
+from optc.ir.pipeline.base import ALONE, NO_COSTS, Pass, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.numerics.gptq.weights import KEPT, Factors
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.activations.layers import named_weights, patterns_of
 from optc.passes.quantize.float_formats.codebook import STORED, store_layers
 from optc.passes.quantize.given.grids import GivenWeights, Keep
-from optc.passes.quantize.gptq.weights import KEPT, Factors
 from optc.passes.quantize.layer_schemes import (
     BITS,
     GROUP_SIZES,
@@ -27,10 +30,7 @@ from optc.passes.quantize.layer_schemes import (
 )
 from optc.passes.quantize.quantized_layers import QuantizedLayers
 from optc.passes.quantize.sample import sample_nodes
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import ALONE, NO_COSTS, Pass, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 
 #: The format that the other options describe.
 _INTEGERS = "int"
@@ -77,7 +77,7 @@ class QuantizeWeights(Pass):
         activation_layers: Patterns of tensors, such as ``*.down_proj.weight``: layers of others
             read 8 bits; none are all layers. Those that share an input are one.
         method: ``round``: each weight to the nearest value; ``gptq``: one input after the other,
-            the rest making up for each error (`optc.passes.quantize.gptq`), by the Hessians of
+            the rest making up for each error (`optc.passes.numerics.gptq`), by the Hessians of
             ``calibrate: {hessians: true}`` or ``propagate-errors`` before it. The grids, and so the
             speed, are the same.
         format: ``int``, or a type that weights of layers are stored in, with float activations:
@@ -212,7 +212,7 @@ class QuantizeWeights(Pass):
 
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Factors of Hessians, with GPTQ: of all layers, unless a pass has rounded these before."""
-        from optc.passes.quantize.working_bytes import rounding
+        from optc.passes.calibrating.working_bytes import rounding
 
         if self.method != "gptq":
             return NO_COSTS

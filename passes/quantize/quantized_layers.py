@@ -10,17 +10,17 @@ from optc.ir.experts import ExpertLinear, find_expert_linear
 from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, replace_node
 from optc.ir.linear import Linear, sources
+from optc.ir.pipeline.base import PassReport
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import RoundRows, quantized_rows
+from optc.passes.numerics.affine import RoundRows, quantized_rows
+from optc.passes.numerics.gptq.weights import Factors
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.given.grids import GivenWeights, scheme_of_rows
-from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.kept_rows import find_rows, is_left
 from optc.passes.quantize.layer_schemes import PER_CHANNEL, stored_bits
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import PassReport
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
+from optc.ir.pipeline.base import Pass
 from optc.ir.weights import as_lazy
-from optc.passes.quantize.statistics import INPUT_HESSIAN, INPUT_RANGE
-from optc.pipeline.base import Pass
-from optc.reference.calibration import calibration_of
+from optc.passes.numerics.statistics import INPUT_HESSIAN, INPUT_RANGE
+from optc.proof.reference.calibration import calibration_of
 
 #: Every group and block size divides it.
 _WIDTH = 128

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from optc.backends.tvm.runtime_fetch import fetch, fetched_folder, lacking
 from optc.backends.tvm.runtime_libs import LIBRARIES
-from optc.target import AARCH64
+from optc.system.hardware.target import AARCH64
 from tests.arm.emulator import FOLDER, RUNTIME, missing
 
 #: Of Debian 12, the release whose Python is the least that optc takes.

@@ -11,7 +11,7 @@ import pytest
 
 from optc.backends.tvm.compiling.compiler import export
 from optc.backends.tvm.isa import Isa
-from optc.target import AARCH64
+from optc.system.hardware.target import AARCH64
 from tests.arm.emulator import CPUS, ON_ARM, STANDS_FOR, call, need_emulator
 
 _folder = tempfile.TemporaryDirectory(prefix="optc-arm-")

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import optc
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.artifact.choose import choose_engine
 from optc.backends.tvm import runtime_fetch, runtime_libs
 from optc.errors import UnavailableError
-from optc.machine import Machine
-from optc.target import AARCH64, known_targets
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import AARCH64, known_targets
 from tests.arm.emulator import CPUS, ROOT, RUNTIME, environment, missing, need_emulator, python
 from tests.support.shared import made_once
 from tests.support.stub import write_tiny_model

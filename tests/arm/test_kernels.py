@@ -14,7 +14,7 @@ from optc.backends.tvm.kernels.token_wise.activation import GatedActivation
 from optc.backends.tvm.kernels.token_wise.norm import RMSNorm
 from optc.backends.tvm.kernels.token_wise.quantize import Quantize
 from optc.errors import UnavailableError
-from optc.target import Target, known_targets
+from optc.system.hardware.target import Target, known_targets
 from tests.arm.emulator import need_emulator
 from tests.arm.kernels import only_here
 from tests.backends.tvm import kernel_cases, matmul_cases

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from optc.artifact import Artifact, ArtifactWriter, GateEntry
-from optc.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
-from optc.tasks.task import SPEED, Measure, Task
+from optc.artifact.artifact import Artifact
+from optc.artifact.manifest import GateEntry
+from optc.artifact.tasks.task import SPEED, Measure, Task
+from optc.artifact.writer import ArtifactWriter
+from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
 from tests.artifact.toy import toy_engine, toy_manifest, write_files
 
 LABELS = Task(

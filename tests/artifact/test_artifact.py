@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from optc import registry
-from optc.artifact import Artifact, EngineEntry
+from optc.artifact.artifact import Artifact
 from optc.artifact.files import EngineFiles
+from optc.artifact.manifest import EngineEntry
 from optc.artifact.verify import unlisted_files
 from optc.errors import ArtifactError, InputError, UnavailableError
-from optc.machine import Machine
-from optc.target import parse_target
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import parse_target
 from tests.artifact.toy import forge, list_files, write_toy
 from tests.support.stub import StubBackend
 

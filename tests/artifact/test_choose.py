@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from optc import registry
-from optc.artifact import EngineEntry
 from optc.artifact.choose import choose_engine
+from optc.artifact.manifest import EngineEntry
 from optc.errors import InputError, UnavailableError
-from optc.executable.adapter_spec import AdapterSpec
-from optc.machine import Machine
-from optc.target import Target, parse_target
+from optc.runtime.executable.adapter_spec import AdapterSpec
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import Target, parse_target
 from tests.artifact.toy import toy_engine
 from tests.support.stub import StubBackend
 

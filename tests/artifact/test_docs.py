@@ -10,9 +10,9 @@ import pytest
 from msgspec import Struct, structs
 
 from optc.artifact.manifest import FORMAT_VERSION, EngineEntry, Manifest
-from optc.executable.executable import StepInterface
-from optc.executable.tensors_interface import TensorsInterface
-from optc.tasks.task import Measure, Task
+from optc.artifact.tasks.task import Measure, Task
+from optc.runtime.executable.executable import StepInterface
+from optc.runtime.executable.tensors_interface import TensorsInterface
 
 PAGE = (Path(__file__).parents[2] / "docs/artifact.md").read_text("utf-8")
 

@@ -11,7 +11,7 @@ from optc.artifact.jsonio import canonical_json
 from optc.artifact.manifest import FileEntry, GateEntry, Manifest, Pieces, Source, digest_of
 from optc.artifact.parse_manifest import parse_manifest
 from optc.errors import ArtifactError, UnsupportedError
-from optc.executable.tensors_interface import TensorsInterface, TensorSpec
+from optc.runtime.executable.tensors_interface import TensorsInterface, TensorSpec
 from tests.artifact.toy import toy_engine, toy_manifest
 
 FILES = (FileEntry("engines/target/weights.bin", 10, "00" * 32),)

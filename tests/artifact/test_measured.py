@@ -12,10 +12,10 @@ from msgspec import structs
 
 from optc import registry
 from optc.artifact.measured import measured_speeds
-from optc.machine import Machine
-from optc.target import Target, parse_target
-from optc.tasks.task import SPEED
-from optc.tasks.text_generation import TEXT_GENERATION
+from optc.artifact.tasks.task import SPEED
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import Target, parse_target
 from tests.artifact.toy import toy_engine, write_toy
 from tests.support.stub import StubBackend
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import optc
 from optc import registry
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.errors import UnavailableError
 from tests.artifact.other_task import IMAGES, LABELS, write_labels
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import FileEntry, Manifest, digest_of
 from optc.artifact.parse_manifest import parse_manifest
 from optc.errors import ArtifactError

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from optc.artifact import ArtifactWriter, reservation
+from optc.artifact import reservation
 from optc.artifact.reservation import HeldError, Reservation, left_behind
+from optc.artifact.writer import ArtifactWriter
 from optc.errors import InputError
 from tests.artifact.test_writer import enter, names
 from tests.artifact.toy import toy_manifest, write_files, write_toy
@@ -26,7 +27,7 @@ def writing(output: Path) -> Iterator[subprocess.Popen[str]]:
     script = textwrap.dedent(
         f"""
         import sys
-        from optc.artifact import ArtifactWriter
+        from optc.artifact.writer import ArtifactWriter
         with ArtifactWriter({str(output)!r}) as writer, writer.scratch():
             print("ready", flush=True)
             sys.stdin.read()

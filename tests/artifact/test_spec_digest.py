@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from optc.artifact.spec_digest import spec_digest
-from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
-from optc.executable.executable import KVGroup, LayerKV, StepInterface
+from optc.runtime.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
+from optc.runtime.executable.executable import KVGroup, LayerKV, StepInterface
 from tests.artifact.toy import toy_spec
 
 ADAPTERS = AdapterSpec(2, 4, (AdapterModule(8, 8, (AdapterPart("q", 0, 8),)),))

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from optc.artifact import Artifact, digests, verify
+from optc.artifact import digests, verify
+from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import FileEntry
 from optc.artifact.verify import Range, check_contents
 from optc.errors import ArtifactError

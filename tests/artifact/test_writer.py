@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from optc.artifact import Artifact, ArtifactWriter, FileEntry, atomic_swap
+from optc.artifact import atomic_swap
+from optc.artifact.artifact import Artifact
+from optc.artifact.manifest import FileEntry
+from optc.artifact.writer import ArtifactWriter
 from optc.errors import InputError
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.artifact.toy import toy_engine, toy_manifest, write_files, write_toy
 
 
@@ -221,7 +224,7 @@ def test_sigterm_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
         f"""
         import signal, sys, time
         from optc.cli import main
-        from optc.artifact import ArtifactWriter
+        from optc.artifact.writer import ArtifactWriter
         signal.signal(signal.SIGTERM, main._terminate)
         with ArtifactWriter({str(tmp_path / "x/a")!r}) as writer:
             writer.subfolder("engines")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from optc.artifact import Artifact, ArtifactWriter
+from optc.artifact.artifact import Artifact
+from optc.artifact.writer import ArtifactWriter
 from optc.errors import InputError
 from tests.artifact.test_writer import enter, fail_inside, names
 from tests.artifact.toy import toy_manifest, write_files, write_toy

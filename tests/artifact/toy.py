@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from optc.artifact import (
-    Artifact,
-    ArtifactWriter,
+from optc.artifact.artifact import Artifact
+from optc.artifact.digests import hashed_file, hashing_threads
+from optc.artifact.manifest import (
     EngineEntry,
     FileEntry,
     GateEntry,
@@ -19,13 +19,13 @@ from optc.artifact import (
     PassEntry,
     Source,
     TokenizerEntry,
+    digest_of,
 )
-from optc.artifact.digests import hashed_file, hashing_threads
-from optc.artifact.manifest import digest_of
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
 from optc.artifact.trust.names import BESIDE
-from optc.executable.executable import KVGroup, LayerKV, StepInterface
-from optc.target import Target, parse_target
-from optc.tasks.text_generation import TEXT_GENERATION
+from optc.artifact.writer import ArtifactWriter
+from optc.runtime.executable.executable import KVGroup, LayerKV, StepInterface
+from optc.system.hardware.target import Target, parse_target
 
 WEIGHTS = bytes(range(256)) * 40
 TOKENIZER = '{"model":{"type":"BPE","vocab":{},"merges":[]}}'

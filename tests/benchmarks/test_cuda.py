@@ -7,11 +7,11 @@ import pytest
 from benchmarks.cuda import __main__ as benchmark
 from benchmarks.cuda.steps import fitting, utilization
 from optc import registry
-from optc.bench.profile import Shape
 from optc.errors import InputError
-from optc.executable.executable import KVGroup, StepInterface
-from optc.machine import Machine
-from optc.roofline.costs import KernelCost, StepCosts
+from optc.proof.bench.profile import Shape
+from optc.proof.roofline.costs import KernelCost, StepCosts
+from optc.runtime.executable.executable import KVGroup, StepInterface
+from optc.system.hardware.machine import Machine
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
 SPEC = StepInterface(8, 64, 32, 4, 4, 16, True, (KVGroup(0, ()),), ())

@@ -154,8 +154,8 @@ def test_paths_outside_are_refused() -> None:
 
 def test_mirrored_tests_are_found_behind_symbolic_links() -> None:
     assert mapping.mirrored_test("optc/runtime/loop/core.py") == "tests/runtime/loop/test_core.py"
-    (module,) = drawing.find_modules(ROOT, ["optc/passes/quantize/affine.py"])
-    assert mapping.tests_of(ROOT, module)[0] == "tests/passes/quantize/test_affine.py"
+    (module,) = drawing.find_modules(ROOT, ["optc/passes/numerics/affine.py"])
+    assert mapping.tests_of(ROOT, module)[0] == "tests/passes/numerics/test_affine.py"
 
 
 def test_the_table_of_tests_elsewhere_names_what_is_there() -> None:

@@ -17,7 +17,7 @@ from benchmarks.soak.draws import Job
 from benchmarks.soak.memory import growth_percent, resident
 from benchmarks.soak.traffic import Outcome, Tally, differences
 from optc import registry
-from optc.executable.executable import Executable, Float32, StepBatch, StepInterface
+from optc.runtime.executable.executable import Executable, Float32, StepBatch, StepInterface
 from optc.runtime.params import SamplingParams
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.runtime.support.toy import ToyExecutable, toy_spec

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from optc import importer, registry
+from optc import registry
 from optc.cli.main import run
-from optc.gates import measure
-from optc.gates.measure import GateReport, judge
-from optc.importer import ImportedModel
+from optc.importer import import_model as importer
+from optc.importer.imported import ImportedModel
+from optc.proof.gates import measure
+from optc.proof.gates.measure import GateReport, judge
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.support.shared import made_once
 from tests.support.stub import AheadOfTime, StubBackend, write_tiny_model

@@ -14,22 +14,22 @@ from typing import Any
 import pytest
 
 from optc import errors, registry
-from optc.bench.slo import ObjectivesError
-from optc.bench.utilization import DisturbedError
 from optc.cli import main
 from optc.cli.commands.serving.replay import ChangedError
 from optc.cli.main import COMMANDS
 from optc.cli.streams import OutputError, ReaderLeftError
-from optc.driver.ladder import few_windows
+from optc.compiling.ladder import few_windows
 from optc.errors import OptcError
-from optc.judging.verdicts import ConditionsError
+from optc.proof.bench.slo import ObjectivesError
+from optc.proof.bench.utilization import DisturbedError
+from optc.proof.conditions.verdicts import ConditionsError
 from optc.runtime.speculative.planning.costs_cache import CostsCache
 from tests.artifact.toy import forge
 from tests.artifact.trust.keys import write_keys
 from tests.cli.commands.test_measure_commands import MeasurableStub
 from tests.cli.conftest import Optc
+from tests.proof.simulate.fakes import step_times
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
-from tests.simulate.fakes import step_times
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Keys whose values have a form of their own, which other pages describe.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from optc.artifact import GateEntry, Manifest
+from optc.artifact.manifest import GateEntry, Manifest
 from optc.cli.gates_line import gates_line
 from tests.artifact.toy import toy_manifest
 

@@ -10,7 +10,7 @@ import pytest
 from optc.runtime.tensors.classifier import Classifier
 from optc.runtime.tensors.load import load_tensors
 from tests.cli.conftest import Optc
-from tests.driver.tensors.test_classification import net
+from tests.compiling.tensors.test_classification import net
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 GREEN = np.zeros((9, 12, 3), np.uint8)

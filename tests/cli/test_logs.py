@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from optc.logs.logger import ROOT, logger
+from optc.system.logs.logger import ROOT, logger
 from tests.cli.conftest import Optc
 from tests.runtime.support.toy import ToyExecutable
 
@@ -19,7 +19,7 @@ def test_levels(optc: Optc, talker: Path) -> None:
     assert "optc.runtime" not in plain
     assert "· optc.runtime.loader: loaded <optc.Engine" in once
     assert "input_processor" not in once
-    assert "· optc.runtime.requests.input_processor: a request of 3 tokens, 2 new" in twice
+    assert "· optc.runtime.submitting.input_processor: a request of 3 tokens, 2 new" in twice
 
 
 def test_quiet_commands_show_results_only(
@@ -43,10 +43,10 @@ def test_a_file_has_all_of_it_and_is_appended_to(
     path = tmp_path / "optc.log"
     first = optc("run", talker, *RUN, "--log-file", path)
     assert "optc.runtime" not in first.err
-    assert path.read_text("utf-8").count("DEBUG optc.runtime.requests.input_processor") == 1
+    assert path.read_text("utf-8").count("DEBUG optc.runtime.submitting.input_processor") == 1
     monkeypatch.setenv("OPTC_LOG_FILE", str(path))
     optc("run", talker, *RUN)
-    assert path.read_text("utf-8").count("DEBUG optc.runtime.requests.input_processor") == 2
+    assert path.read_text("utf-8").count("DEBUG optc.runtime.submitting.input_processor") == 2
 
     def explode(self: object, batch: object) -> None:
         raise ArithmeticError("the kernel broke")

@@ -12,7 +12,7 @@ import pytest
 
 from optc import registry
 from optc.errors import EngineError
-from optc.pipeline import registry as pass_registry
+from optc.ir.pipeline import registry as pass_registry
 from tests.cli.conftest import Optc
 
 OPTC = str(Path(sys.executable).with_name("optc"))
@@ -159,7 +159,7 @@ def test_interruption_is_exit_code_130(optc: Optc, monkeypatch: pytest.MonkeyPat
 TERMINATED_TWICE = """
 import os, signal, sys
 from optc import registry
-from optc.pipeline import registry as pass_registry
+from optc.ir.pipeline import registry as pass_registry
 from optc.errors import EngineError
 from optc.cli.main import main
 

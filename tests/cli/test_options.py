@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from optc.cli.options import add_options
-from optc.options import CompileOptions
-from optc.options.option import option
+from optc.system.options import CompileOptions
+from optc.system.options.option import option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 
 from optc.cli.output import byte_text, figure, print_error, print_json, show, table
 from optc.errors import InputError
-from optc.units import kv_text
+from optc.system.units import kv_text
 
 
 def test_tables_have_no_blanks_at_the_ends_of_lines(

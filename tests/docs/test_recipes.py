@@ -8,10 +8,10 @@ from pathlib import Path
 import yaml
 
 from optc import registry
-from optc.executable.executable import KV_TYPES
-from optc.recipe import KEYS, load_recipe
-from optc.target import parse_target
-from optc.tasks.text_generation import TEXT_GENERATION
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
+from optc.compiling.recipes.recipe import KEYS, load_recipe
+from optc.runtime.executable.executable import KV_TYPES
+from optc.system.hardware.target import parse_target
 
 PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
 

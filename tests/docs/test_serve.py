@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
 
 from optc.cli.commands.serving import replay
 from optc.cli.commands.serving.serve import command
-from optc.openai.names import REFUSED, SAMPLING
+from optc.runtime.openai.names import REFUSED, SAMPLING
 from optc.serve import metrics
 from optc.serve.app import _ROUTES
 from optc.serve.bodies.chat import ChatBody

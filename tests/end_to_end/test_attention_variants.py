@@ -13,7 +13,7 @@ import pytest
 
 import optc
 from optc import registry
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from tests.backends.tvm.engine_driver import EngineDriver
 from tests.end_to_end.test_families import greedy
 from tests.importer.decoders import VOCABULARY, build, config_of, save

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import optc
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 
 MODELS = Path(__file__).parents[2] / "examples/models"
 PROMPTS = [

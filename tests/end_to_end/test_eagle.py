@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import optc
-from optc.artifact import Artifact
-from optc.importer.eagle import digest_eagle
+from optc.artifact.artifact import Artifact
+from optc.importer.additions.eagle import digest_eagle
 
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "examples/models/pycode-eagle"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import optc
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from tests.support.shared import made_once
 from tests.support.stub import write_tiny_model
 

@@ -17,8 +17,8 @@ import pytest
 
 import optc
 from optc import registry
-from optc.artifact import Artifact
-from optc.reference.teacher_forcing import SingleSequence
+from optc.artifact.artifact import Artifact
+from optc.proof.reference.teacher_forcing import SingleSequence
 from optc.runtime.sampling.noise import gumbel, words
 from tests.end_to_end.test_equivalence import (
     DRAFTED,

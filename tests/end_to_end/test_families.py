@@ -14,7 +14,7 @@ from benchmarks.families import fake_quantization
 from benchmarks.families.fake_quantization import in_groups
 from benchmarks.families.int8_loss import ALLOWED, engine_logits, mean_kl
 from benchmarks.families.models import logits
-from optc.driver.plan import plan
+from optc.compiling.plan import plan
 from tests.importer.decoders import VOCABULARY, build, config_of, save, tokens
 
 #: Heads of 16: the kernels take multiples of 8.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from optc.reference.text import calibration_text, read_documents
+from optc.proof.reference.text import calibration_text, read_documents
 from tests.end_to_end.test_main_job import ROOT, TEXT, optc
 
 MODEL = ROOT / "examples/models/pycode-draft"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import optc
-from optc.artifact import Artifact
-from optc.driver.drafts.predicted_gain import CONTINUED_TOKENS, PROMPT_TOKENS, PROMPTS
-from optc.reference.text import eval_windows
+from optc.artifact.artifact import Artifact
+from optc.compiling.drafts.predicted_gain import CONTINUED_TOKENS, PROMPT_TOKENS, PROMPTS
+from optc.proof.reference.text import eval_windows
 from optc.runtime.loop import core_factory
 from tests.end_to_end.test_main_job import ROOT, TEXT
 

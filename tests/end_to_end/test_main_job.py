@@ -16,7 +16,7 @@ import pytest
 
 import optc as package
 from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama, divergence
-from optc.reference.text import cut_windows, read_documents, token_stream
+from optc.proof.reference.text import cut_windows, read_documents, token_stream
 from tests.runtime.test_lean_import import run as run_lean
 from tests.support.shared import made_once
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import optc
-from optc.artifact import Artifact
-from optc.importer.heads import digest_heads
+from optc.artifact.artifact import Artifact
+from optc.importer.additions.heads import digest_heads
 
 ROOT = Path(__file__).parents[2]
 MODEL, HEADS = ROOT / "examples/models/pycode", ROOT / "examples/models/pycode-medusa"

@@ -11,11 +11,11 @@ import pytest
 import safetensors.numpy
 
 import optc
-from optc.artifact import Artifact
-from optc.importer import import_model
+from optc.artifact.artifact import Artifact
+from optc.compiling.recipes.recipe import load_recipe
+from optc.importer.import_model import import_model
 from optc.ir.linear import find_linears
 from optc.passes.prune.structured.cut import given_rows
-from optc.recipe import load_recipe
 from tests.importer.decoders import build, config_of, save
 from tests.support.ragged import run_dense
 from tests.support.shared import made_once

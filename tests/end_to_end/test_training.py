@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from optc.progress import no_progress
-from optc.reference.blockwise import BlockwiseReference
-from optc.training.executor import DenseExecutor
-from optc.training.student import import_dense
+from optc.compiling.training.executor import DenseExecutor
+from optc.compiling.training.student import import_dense
+from optc.proof.reference.blockwise import BlockwiseReference
+from optc.system.progress import no_progress
 from tests.conftest import MODELS
 
 MODEL = MODELS / "pycode"

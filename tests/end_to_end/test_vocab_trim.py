@@ -12,13 +12,13 @@ import pytest
 import safetensors.numpy
 
 import optc
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
+from optc.compiling.recipes.recipe import load_recipe
 from optc.errors import InputError
-from optc.importer import import_model
+from optc.importer.import_model import import_model
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.prune.structured.cut import given_rows
-from optc.pipeline.pipeline import Pipeline
-from optc.recipe import load_recipe
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from tests.end_to_end.test_main_job import ROOT, TEXT
 from tests.end_to_end.test_pruned import save_adapter

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc import importer
-from optc.driver.drafts.eagle_layer import make_draft_layer
+from optc.compiling.drafts.eagle_layer import make_draft_layer
+from optc.importer import import_model as importer
 from tests.support.oracle import Array
 from tests.support.pipelines import pipeline_of
 from tests.support.ragged import run

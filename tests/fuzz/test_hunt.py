@@ -145,14 +145,14 @@ def test_a_finding_lies_in_the_products_innermost_frame() -> None:
 
     outcome = outcome_of(lambda: read_json(None))  # type: ignore[arg-type]
     assert (outcome.kind, outcome.what) == ("raw", "TypeError")
-    assert outcome.where.startswith("optc/foreign/file.py:")
+    assert outcome.where.startswith("optc/system/foreign/file.py:")
     dump = f'''Thread 0x1 (most recent call first):
   File "/x/y/z.py", line 1 in wait
 Current thread 0x2 (most recent call first):
   File "/usr/lib/json.py", line 3 in loads
-  File "{ROOT}/optc/recipe.py", line 7 in _read
+  File "{ROOT}/optc/compiling/recipes/recipe.py", line 7 in _read
   File "{ROOT}/optc/cli/main.py", line 9 in run'''
-    assert place_in(dump) == "optc/recipe.py:7 _read"
+    assert place_in(dump) == "optc/compiling/recipes/recipe.py:7 _read"
 
 
 def test_what_is_wrong_without_an_exception_is_named() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from optc import registry
-from optc.pipeline import registry as pass_registry
+from optc.ir.pipeline import registry as pass_registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/how-to"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from optc.recipe import load_recipe
+from optc.compiling.recipes.recipe import load_recipe
 from optc.registry import recipe_files
 from tests.how_to import PAGES, ROOT
 

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from tests.artifact.trust.keys import write_keys
 from tests.cli.commands.compile.test_compile_gates import fake_gates
 from tests.cli.conftest import Optc

@@ -9,7 +9,7 @@ import pytest
 
 from optc import registry
 from tests.cli.conftest import Optc
-from tests.export.conftest import Made, kinds
+from tests.compiling.export.conftest import Made, kinds
 from tests.how_to.support.console import run_page
 
 __all__ = ["kinds"]

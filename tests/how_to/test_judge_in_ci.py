@@ -9,15 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from optc import registry
-from optc.artifact import Artifact, ArtifactWriter
+from optc.artifact.artifact import Artifact
 from optc.artifact.files import EngineFiles
 from optc.artifact.manifest import EngineEntry
+from optc.artifact.writer import ArtifactWriter
 from optc.backend import StoredTensor
-from optc.judging.bench_figures import RESULTS, WORKLOAD
+from optc.proof.conditions.bench_figures import RESULTS, WORKLOAD
 from tests.cli.conftest import Optc
 from tests.how_to import PAGES
 from tests.how_to.support.console import run_page
-from tests.judging.differences.artifacts import gate
+from tests.proof.conditions.differences.artifacts import gate
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
 

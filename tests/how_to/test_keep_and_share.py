@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.artifact.store.oci.test_transfer import contents
+from tests.artifact.store.registry import StandIn, running
 from tests.cli.conftest import Optc
 from tests.how_to.support.console import run_page
-from tests.store.oci.test_transfer import contents
-from tests.store.registry import StandIn, running
 
 HOST = "ghcr.io"
 _TYPE = "application/vnd.oci.image.manifest.v1+json"

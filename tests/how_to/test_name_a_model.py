@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from tests.cli.conftest import Optc
 from tests.how_to.support.console import installed, run_page
 from tests.importer.hub_server import hub

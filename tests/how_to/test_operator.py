@@ -14,7 +14,7 @@ from optc.backends.tvm.lowering.walk import Handler, Lowering, rows_of, width_of
 from optc.errors import UnsupportedError
 from optc.ir.functions import OPERATORS, make_node
 from optc.ir.functions.operator import Attributes, Operator, literal
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.backends.onnxruntime.engines import OPTIONS, Driver
 from tests.support.families import FUSED, model_after
 from tests.support.ir_text import f32, model_of

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 import optc as package
-from optc import options as optc_options
 from optc.backend import BuildOptions
 from optc.cli.main import COMMANDS
-from optc.driver.compiling import compile as compile_module
-from optc.driver.compiling.options import ResolvedOptions, build_limits
-from optc.options import CompileOptions
-from optc.options.option import option
+from optc.compiling import compile_text as compile_module
+from optc.compiling.resolving.options import ResolvedOptions, build_limits
+from optc.system import options as optc_options
+from optc.system.options import CompileOptions
+from optc.system.options.option import option
 from tests.cli.conftest import Optc
-from tests.options import test_compile_options as held
 from tests.support.stub import StubBackend
+from tests.system.options import test_compile_options as held
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from optc.cli.main import COMMANDS, cli
-from optc.pipeline.record import PassRecord
+from optc.ir.pipeline.record import PassRecord
 from tests.how_to import PAGES, ROOT
 from tests.support.models import Dense, dense_model
 from tests.support.pipelines import pipeline_of

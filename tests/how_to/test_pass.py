@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from optc.pipeline import registry as pass_registry
-from optc.pipeline.base import Pass
+from optc.ir.pipeline import registry as pass_registry
+from optc.ir.pipeline.base import Pass
 from tests.cli.conftest import Optc
 from tests.how_to import installed
 from tests.support.ir_text import expected, f32, model_of, nodes_text
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from optc.ir.functions import is_op
-from optc.pipeline.base import Pass, PassReport
+from optc.ir.pipeline.base import Pass, PassReport
 
 
 @dataclass(frozen=True)

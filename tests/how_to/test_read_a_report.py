@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
+from optc.artifact.pages.artifact_page import SECTIONS
 from optc.cli.commands import tune
-from optc.report.artifact_page import SECTIONS
+from tests.artifact.pages.pages import read_page
+from tests.artifact.pages.sample import report
 from tests.artifact.toy import list_files
 from tests.cli.commands.test_measure_commands import MeasurableStub, backend
 from tests.cli.conftest import Optc
 from tests.how_to import PAGES
 from tests.how_to.support.console import run_page
-from tests.report.pages import read_page
-from tests.report.sample import report
+from tests.proof.simulate.fakes import step_times
 from tests.runtime.support.artifacts import write_artifact
-from tests.simulate.fakes import step_times
 
 __all__ = ["backend"]
 
@@ -31,7 +31,9 @@ def test_the_page_runs(
     list_files(model)
     (model / "report.json").write_text(json.dumps(report()))
     times = step_times(step=0.005, row=0.001)
-    monkeypatch.setattr("optc.simulate.artifact_times.artifact_step_times", lambda *a, **o: times)
+    monkeypatch.setattr(
+        "optc.proof.simulate.artifact_times.artifact_step_times", lambda *a, **o: times
+    )
     monkeypatch.setattr(tune, "_REQUESTS", 20)
     assert run_page("read-a-report", optc, tmp_path, monkeypatch) == 10
     for name in ("report", "unmeasured", "profile", "tuned"):

@@ -1,4 +1,4 @@
-"""docs/how-to/score-tasks.md: what it shows runs; its tasks do in tests/lm_eval."""
+"""docs/how-to/score-tasks.md: what it shows runs; its tasks do in tests/proof/lm_eval."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from optc.lm_eval.model_options import ModelOptions
+from optc.proof.lm_eval.model_options import ModelOptions
 from tests.cli.conftest import Optc
 from tests.how_to import PAGES
 from tests.how_to.support.console import run_page

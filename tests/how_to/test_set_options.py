@@ -48,7 +48,7 @@ def test_the_page_runs(
     lines = (long_talker / "optc.log").read_text("utf-8").splitlines()
     assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} [A-Z]+ optc\.", x) for x in lines)
     assert "INFO optc.runtime.loader: loaded <optc.Engine" in lines[0]
-    assert "DEBUG optc.runtime.requests.input_processor: a request of 9 tokens" in lines[1]
+    assert "DEBUG optc.runtime.submitting.input_processor: a request of 9 tokens" in lines[1]
     assert "ERROR optc.cli: absent: no such artifact" in lines[-1]
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 
-from optc.importer import import_model
+from optc.importer.import_model import import_model
 from optc.passes.canonicalize import Canonicalize
 from tests.importer.decoders import build, config_of, error, reference, run, save, tokens
 

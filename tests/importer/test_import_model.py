@@ -19,7 +19,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from optc.errors import InputError, OptcError, UnsupportedError
-from optc.importer import ImportedModel, import_model
+from optc.importer.import_model import import_model
+from optc.importer.imported import ImportedModel
 from optc.importer.safetensors import StoredTensor
 from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize import Canonicalize

@@ -8,7 +8,7 @@ import pytest
 
 from optc.errors import InputError
 from optc.importer.json_file import read_object
-from optc.safe_json import MAX_BYTES
+from optc.system.safe_json import MAX_BYTES
 
 
 def test_an_object_is_read(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from optc.errors import InputError
 from optc.importer import source_digest
 from optc.importer.safetensors import StoredTensor, read_header
 from optc.importer.source_digest import digest_files, digest_source
-from optc.progress import telling
+from optc.system.progress import telling
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from optc.executable.row_ranges import ranges_of
 from optc.ir.sources import Source, side_by_side, sources_metadata, sources_of, taken_rows
+from optc.runtime.executable.row_ranges import ranges_of
 
 
 def value(name: str, sources: tuple[Source, ...] = ()) -> ir.Value:

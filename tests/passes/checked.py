@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optc.pipeline.base import Pass, PassContext, PassReport
+from optc.ir.pipeline.base import Pass, PassContext, PassReport
 
 
 def checked_run(one: Pass, model: ir.Model, *later: Pass) -> PassReport:

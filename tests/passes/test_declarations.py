@@ -5,9 +5,9 @@ Recipes rely on it: docs/recipes.md.
 
 from __future__ import annotations
 
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.phase import Effect
 from optc.passes.quantize.calibrate import Calibrate
-from optc.pipeline import registry
-from optc.pipeline.phase import Effect
 from tests.support.dense_models import dense_model
 
 #: Without them the artifact would not be what its recipe promises.

@@ -9,18 +9,18 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import UnsupportedError
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.functions import make_node
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import Pass, PassReport
+from optc.ir.pipeline.record import PassRecord
 from optc.ir.weights import LazyWeight, as_lazy
 from optc.passes.adapters.add_adapters import AddAdapters
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.folding.places import find_places
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.residual import NotTurnableError, find_residual
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import Pass, PassReport
-from optc.pipeline.record import PassRecord
-from optc.reference.calibration import calibration_of, weights_of
+from optc.proof.reference.calibration import calibration_of, weights_of
 from tests.support import oracle
 from tests.support.experts.models import Experts, expert_model
 from tests.support.experts.oracle import expert_matmul, mixture

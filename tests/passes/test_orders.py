@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optc.errors import InputError
-from optc.pipeline import registry
+from optc.ir.pipeline import registry
 from tests.support.pipelines import pipeline_of
 
 STRUCTURES = ("prune-depth", "prune-heads", "prune-width")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from optc.pipeline import registry
+from optc.ir.pipeline import registry
 
 CORE = Path(__file__).parents[2] / "optc"
 #: Rooms behind links, which are not the core.

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc.forms.ragged import RaggedStep
-from optc.pipeline.pipeline import Pipeline
-from optc.recipe import load_recipe
-from optc.recipe_additions import calibrates, with_calibration
-from optc.reference.text import digest_text
+from optc.compiling.recipes.recipe import load_recipe
+from optc.compiling.recipes.recipe_additions import calibrates, with_calibration
+from optc.ir.forms.ragged import RaggedStep
+from optc.ir.pipeline.pipeline import Pipeline
+from optc.proof.reference.text import digest_text
 from tests.passes.prune.structured.on_letters import pruning
 from tests.support.families import FAMILIES, FUSED, model_after
 from tests.support.ir_text import Array

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.executable.executable import Int32, StepInterface
 from optc.runtime.engine import Engine
+from optc.runtime.executable.executable import Int32, StepInterface
 from optc.runtime.kv.kv_blocks import KVBlocks, blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core

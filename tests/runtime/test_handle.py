@@ -16,16 +16,16 @@ import pytest
 
 import optc
 from optc.errors import EngineError, OptcError, RequestError
-from optc.executable.executable import Float32, StepBatch
 from optc.runtime.engine import Engine
+from optc.runtime.executable.executable import Float32, StepBatch
 from optc.runtime.handle import Handle
-from optc.runtime.loop.awaiting import Submitters, submitted
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, Delta
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.structured.compiler import GrammarCompiler
 from optc.runtime.structured.structure import Structure
 from optc.runtime.text.tokenizer import Tokenizer
+from optc.runtime.threads.awaiting import Submitters, submitted
 from tests.runtime.support.texts import byte_level
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
 

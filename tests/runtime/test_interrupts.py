@@ -15,9 +15,9 @@ import pytest
 
 import optc.runtime
 from optc.errors import EngineError, RequestError
-from optc.executable.adapter_spec import AdapterSpec
 from optc.runtime.adapters.table import AdapterTable
 from optc.runtime.engine import Engine
+from optc.runtime.executable.adapter_spec import AdapterSpec
 from optc.runtime.params import SamplingParams
 from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.support.texts import byte_level

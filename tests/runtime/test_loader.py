@@ -11,7 +11,7 @@ import pytest
 import optc
 from optc import registry
 from optc.artifact import verify
-from optc.target import Target, parse_target, usable_threads
+from optc.system.hardware.target import Target, parse_target, usable_threads
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.runtime.support.toy import ToyModel, generate_naively
 

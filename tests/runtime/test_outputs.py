@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from optc.errors import RequestError
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, Delta, RequestOutput
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 LIKELY = (TokenLogprobs(5, -0.5, ()),)

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from optc.errors import EngineError, InputError, UnavailableError
-from optc.executable.executable import StepInterface
 from optc.runtime.engine import Engine
+from optc.runtime.executable.executable import StepInterface
 from optc.runtime.params import SamplingParams
 from optc.runtime.settings import ServeSettings
 from tests.runtime.adapters.test_peft import SPEC as ADAPTERS

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from optc.openai.names import REFUSED, SAMPLING
+from optc.runtime.openai.names import REFUSED, SAMPLING
 from optc.serve.app import make_app
 from optc.serve.bodies.chat import ChatBody
 from optc.serve.bodies.completion import CompletionBody

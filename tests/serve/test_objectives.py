@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.serve.objectives import Objectives
 from tests.serve.conftest import MakeApi
 from tests.serve.test_metrics import samples

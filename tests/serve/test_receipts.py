@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
 
 from optc.errors import InputError
-from optc.receipts.log_file import read_receipts
-from optc.receipts.receipt import Receipt
-from optc.receipts.replay import replay
+from optc.runtime.receipts.log_file import read_receipts
+from optc.runtime.receipts.receipt import Receipt
+from optc.runtime.receipts.replay import replay
 from optc.serve.receipts import Receipts
 from tests.serve.conftest import Api, MakeApi
 from tests.serve.toys import toy_engine

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import Float32, StepBatch, StepInterface
 from optc.runtime.engine import Engine
+from optc.runtime.executable.adapter_spec import ModuleWeights
+from optc.runtime.executable.executable import Float32, StepBatch, StepInterface
 from optc.runtime.settings import ServeSettings
 from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.support.texts import byte_level

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import onnx_ir as ir
 
-from optc.passes.quantize.statistics import INPUT_RANGE
-from optc.reference.calibration import calibration_of
+from optc.passes.numerics.statistics import INPUT_RANGE
+from optc.proof.reference.calibration import calibration_of
 
 
 def set_input_ranges(model: ir.Model, magnitude: float, names: Iterable[str] = ()) -> None:

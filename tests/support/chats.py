@@ -7,8 +7,8 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
-from optc.conversations.chat import Chat
-from optc.conversations.conversation import Conversation, read_conversation
+from optc.proof.conversations.chat import Chat
+from optc.proof.conversations.conversation import Conversation, read_conversation
 from optc.runtime.text.tokenizer import Tokenizer
 
 CONTROL = ("<s>", "</s>", "<|im_start|>", "<|im_end|>", "<think>", "</think>")

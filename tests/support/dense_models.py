@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from optc.forms.decoder import Dense
+from optc.ir.forms.decoder import Dense
 from optc.ir.functions import make_node
 from optc.ir.weights import LazyWeight, as_lazy
 

@@ -1,4 +1,5 @@
-"""The rotation of `optc.executable.block_hadamard` as a matrix, made from its definition."""
+"""The rotation of `optc.runtime.executable.block_hadamard` as a matrix, made from its
+definition."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from optc.forms import decoder
+from optc.ir.forms import decoder
 from optc.ir.functions import make_node
 from optc.ir.weights import LazyWeight, as_lazy
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.base import PassReport
+from optc.ir.pipeline.entries import read_pipeline
 from optc.passes.quantize.folding.fold import fold
 from optc.passes.quantize.folding.places import NORM, find_places
-from optc.pipeline import registry
-from optc.pipeline.base import PassReport
-from optc.pipeline.entries import read_pipeline
-from optc.reference.calibration import CalibrationStore
+from optc.proof.reference.calibration import CalibrationStore
 from tests.support.dense_models import dense_model
 from tests.support.ir_text import Array
 from tests.support.ragged import run_dense

@@ -6,9 +6,9 @@ import re
 
 import yaml
 
-from optc.pipeline import registry
-from optc.pipeline.entries import Registry, read_pipeline
-from optc.pipeline.pipeline import Pipeline
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.entries import Registry, read_pipeline
+from optc.ir.pipeline.pipeline import Pipeline
 
 
 def pipeline_of(text: str, known: Registry = registry) -> Pipeline:

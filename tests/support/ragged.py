@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms.ragged import RaggedStep
 
 Array = npt.NDArray[Any]
 

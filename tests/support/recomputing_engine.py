@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.executable.executable import KVGroup, LayerKV, StepBatch, StepInterface
+from optc.runtime.executable.executable import KVGroup, LayerKV, StepBatch, StepInterface
 from tests.support.dense_models import HEAD, HKV, V
 
 

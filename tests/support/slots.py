@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from optc.forms.static_kv import StaticKV
+from optc.ir.forms.static_kv import StaticKV
 from tests.support.ir_text import Array
 from tests.support.ragged import session
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import onnx_ir as ir
 
-from optc.artifact import EngineEntry
 from optc.artifact.files import EngineFiles
+from optc.artifact.manifest import EngineEntry
 from optc.backend import NATIVE, BuildOptions, EngineBuild, Support
-from optc.executable.executable import Executable, StepInterface
-from optc.machine import Machine
-from optc.target import Target
+from optc.runtime.executable.executable import Executable, StepInterface
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import Target
 from tests.runtime.support.texts import byte_level
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 

@@ -6,14 +6,14 @@ from pathlib import Path, PurePath
 
 #: Tests of modules that are tested through others too, or only so; quick ones.
 TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
-    "optc/conversations/read.py": ("tests/conversations/test_conversation.py",),
-    "optc/conversations/sequences.py": (
-        "tests/conversations/test_chat.py",
-        "tests/conversations/test_scored.py",
+    "optc/proof/conversations/read.py": ("tests/proof/conversations/test_conversation.py",),
+    "optc/proof/conversations/sequences.py": (
+        "tests/proof/conversations/test_chat.py",
+        "tests/proof/conversations/test_scored.py",
     ),
-    "optc/conversations/tools_in_text.py": ("tests/conversations/test_chat.py",),
-    "optc/gates/answers/score.py": ("tests/gates/answers/test_measure.py",),
-    "optc/judging/decisions.py": ("tests/cli/judged/test_decisions.py",),
+    "optc/proof/conversations/tools_in_text.py": ("tests/proof/conversations/test_chat.py",),
+    "optc/proof/gates/answers/score.py": ("tests/proof/gates/answers/test_measure.py",),
+    "optc/proof/conditions/decisions.py": ("tests/cli/judged/test_decisions.py",),
     "backends/tensorrt/tensor_list.py": ("tests/backends/tensorrt/weights/test_tensor_list.py",),
     "optc/artifact/artifact.py": (
         "tests/artifact/test_verify.py",
@@ -80,10 +80,10 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/speculative/planning/live_costs.py": (
         "tests/runtime/speculative/planning/test_break_even.py",
     ),
-    "optc/driver/drafts/distilled.py": ("tests/cli/commands/compile/test_compile_self_made.py",),
-    "optc/training/child.py": ("tests/cli/commands/compile/test_compile_self_made.py",),
-    "optc/driver/drafts/eagle.py": ("tests/cli/commands/compile/test_compile_eagle.py",),
-    "optc/importer/eagle.py": ("tests/driver/drafts/test_eagle_layer.py",),
+    "optc/compiling/drafts/distilled.py": ("tests/cli/commands/compile/test_compile_self_made.py",),
+    "optc/compiling/training/child.py": ("tests/cli/commands/compile/test_compile_self_made.py",),
+    "optc/compiling/drafts/eagle.py": ("tests/cli/commands/compile/test_compile_eagle.py",),
+    "optc/importer/additions/eagle.py": ("tests/compiling/drafts/test_eagle_layer.py",),
     "optc/runtime/speculative/drafters/medusa_tree.py": (
         "tests/runtime/speculative/drafters/test_medusa.py",
     ),
@@ -99,8 +99,8 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/speculative/planning/rate.py": (
         "tests/runtime/speculative/planning/test_break_even.py",
     ),
-    "optc/runtime/speculative/verifier.py": ("tests/runtime/speculative/test_tree_verifier.py",),
-    "optc/runtime/metrics/request_metrics.py": (
+    "optc/runtime/step/verifier.py": ("tests/runtime/speculative/test_tree_verifier.py",),
+    "optc/runtime/requests/request_metrics.py": (
         "tests/runtime/metrics/test_engine_metrics.py",
         "tests/runtime/metrics/test_fresh.py",
     ),
@@ -110,20 +110,20 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/structured/compiler.py": ("tests/runtime/structured/test_structure.py",),
     "optc/runtime/structured/complaints.py": ("tests/runtime/structured/test_structure.py",),
     "optc/runtime/structured/constraint.py": ("tests/runtime/structured/test_structured_ends.py",),
-    "optc/runtime/structured/masks.py": ("tests/runtime/structured/test_structured_core.py",),
-    "optc/runtime/handle.py": ("tests/runtime/loop/test_own_process.py",),
-    "optc/runtime/engine.py": ("tests/runtime/loop/test_own_process.py",),
+    "optc/runtime/step/masks.py": ("tests/runtime/structured/test_structured_core.py",),
+    "optc/runtime/handle.py": ("tests/runtime/threads/test_own_process.py",),
+    "optc/runtime/engine.py": ("tests/runtime/threads/test_own_process.py",),
     "optc/runtime/loop/worker.py": (
-        "tests/runtime/loop/test_own_process.py",
+        "tests/runtime/threads/test_own_process.py",
         "tests/runtime/adapters/test_input_processor.py",
     ),
-    "optc/runtime/loop/batch.py": (
+    "optc/runtime/step/batch.py": (
         "tests/runtime/test_fork.py",
-        "tests/runtime/loop/test_kv_copies.py",
+        "tests/runtime/step/test_kv_copies.py",
     ),
     "optc/runtime/metrics/engine_metrics.py": ("tests/runtime/metrics/test_fresh.py",),
     "optc/runtime/metrics/step_workload.py": ("tests/runtime/metrics/test_step_counters.py",),
-    "optc/runtime/requests/input_processor.py": (
+    "optc/runtime/submitting/input_processor.py": (
         "tests/runtime/adapters/test_input_processor.py",
         "tests/runtime/structured/test_structured_engine.py",
     ),
@@ -134,21 +134,21 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/speculative/planning/plan_drafts.py": (
         "tests/runtime/speculative/test_speculation.py",
     ),
-    "optc/runtime/spill/plan.py": ("tests/runtime/spill/test_spill.py",),
+    "optc/runtime/kv/spill_plan.py": ("tests/runtime/spill/test_spill.py",),
     "optc/runtime/text/control_tokens.py": ("tests/runtime/text/test_tokenizer.py",),
     "passes/prune/to_budget/losses.py": ("tests/passes/prune/to_budget/test_prune_to_budget.py",),
     "passes/prune/to_budget/places.py": ("tests/passes/prune/to_budget/test_joint.py",),
-    "passes/quantize/rounding.py": (
-        "tests/passes/quantize/test_affine.py",
-        "tests/passes/quantize/test_two_level.py",
+    "passes/numerics/rounding.py": (
+        "tests/passes/numerics/test_affine.py",
+        "tests/passes/numerics/test_two_level.py",
     ),
-    "passes/quantize/affine.py": (
-        "tests/passes/quantize/test_two_level.py",
+    "passes/numerics/affine.py": (
+        "tests/passes/numerics/test_two_level.py",
         "tests/passes/quantize/test_quantize_weights.py",
     ),
-    "passes/quantize/two_level.py": ("tests/passes/quantize/test_affine.py",),
-    "passes/quantize/gptq/grids.py": ("tests/passes/quantize/gptq/test_rows.py",),
-    "passes/quantize/scheme.py": ("tests/passes/quantize/test_affine.py",),
+    "passes/numerics/two_level.py": ("tests/passes/numerics/test_affine.py",),
+    "passes/numerics/gptq/grids.py": ("tests/passes/numerics/gptq/test_rows.py",),
+    "passes/numerics/scheme.py": ("tests/passes/numerics/test_affine.py",),
     "passes/quantize/sample.py": (
         "tests/passes/quantize/test_quantize_static.py",
         "tests/passes/quantize/test_quantize_weights.py",
@@ -164,19 +164,19 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "passes/kv_cache/kv_cache.py": ("tests/passes/kv_cache/test_kv_cache_refusals.py",),
     "optc/runtime/text/tokenizer.py": ("tests/runtime/text/test_control_tokens.py",),
-    "optc/runtime/loop/awaiting.py": ("tests/runtime/test_handle.py",),
-    "optc/runtime/requests/submission.py": ("tests/runtime/requests/test_input_processor.py",),
-    "optc/report/sections/contexts.py": ("tests/report/test_artifact_page.py",),
-    "optc/report/sections/divergence.py": ("tests/report/test_artifact_page.py",),
-    "optc/report/sections/gates.py": ("tests/report/test_artifact_page.py",),
-    "optc/report/sections/identity.py": ("tests/report/test_artifact_page.py",),
-    "optc/report/sections/layers.py": ("tests/report/test_artifact_page.py",),
-    "optc/report/sections/pipeline.py": ("tests/report/test_artifact_page.py",),
-    "optc/report/sections/sizes.py": ("tests/report/test_artifact_page.py",),
-    "optc/report/sections/speed.py": ("tests/report/test_artifact_page.py",),
-    "optc/report/sections/subject.py": ("tests/report/test_artifact_page.py",),
-    "optc/report/components.py": ("tests/report/test_artifact_page.py",),
-    "optc/report/charts/axes.py": ("tests/report/charts/test_histogram.py",),
+    "optc/runtime/threads/awaiting.py": ("tests/runtime/test_handle.py",),
+    "optc/runtime/submitting/submission.py": ("tests/runtime/submitting/test_input_processor.py",),
+    "optc/artifact/pages/sections/contexts.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/sections/divergence.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/sections/gates.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/sections/identity.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/sections/layers.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/sections/pipeline.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/sections/sizes.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/sections/speed.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/sections/subject.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/components.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/charts/axes.py": ("tests/artifact/pages/charts/test_histogram.py",),
     "backends/tvm/kernels/experts/spans.py": (
         "tests/backends/tvm/kernels/experts/test_int_experts.py",
         "tests/backends/tvm/kernels/experts/test_float_experts.py",
@@ -197,11 +197,11 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/artifact/trust/provenance.py": ("tests/artifact/trust/test_texts.py",),
     "optc/artifact/trust/purl.py": ("tests/artifact/trust/test_texts.py",),
     "optc/artifact/trust/sbom.py": ("tests/artifact/trust/test_texts.py",),
-    "optc/cache_folder.py": ("tests/runtime/speculative/planning/test_costs_cache.py",),
+    "optc/system/cache_folder.py": ("tests/runtime/speculative/planning/test_costs_cache.py",),
     "optc/cli/artifact_path.py": ("tests/cli/commands/store/test_store.py",),
     "optc/cli/commands/families.py": ("tests/cli/commands/test_lists.py",),
     "optc/cli/commands/judging/diff_tables.py": ("tests/cli/commands/judging/test_diff.py",),
-    "optc/driver/drafts/build_all.py": ("tests/driver/drafts/test_eagle.py",),
+    "optc/compiling/drafts/build_all.py": ("tests/compiling/drafts/test_eagle.py",),
     "optc/importer/conversion/parameters.py": (
         "tests/importer/gguf/test_parameters.py",
         "tests/importer/conversion/test_checkpoint.py",
@@ -221,17 +221,17 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/ir/functions/dense_attention.py": ("tests/ir/test_functions.py",),
     "optc/ir/functions/experts.py": ("tests/ir/test_expert_functions.py",),
     "optc/ir/functions/router.py": ("tests/ir/test_expert_functions.py",),
-    "optc/judging/differences/compare.py": (
+    "optc/proof/conditions/differences/compare.py": (
         "tests/cli/commands/judging/test_diff.py",
-        "tests/judging/differences/test_figures.py",
+        "tests/proof/conditions/differences/test_figures.py",
     ),
-    "optc/judging/differences/subject.py": (
-        "tests/judging/differences/test_figures.py",
-        "tests/judging/differences/test_facts.py",
+    "optc/proof/conditions/differences/subject.py": (
+        "tests/proof/conditions/differences/test_figures.py",
+        "tests/proof/conditions/differences/test_facts.py",
     ),
     "backends/tensorrt/legalize/mask.py": ("tests/backends/tensorrt/test_legalize.py",),
     "backends/tensorrt/legalize/scores.py": ("tests/backends/tensorrt/test_legalize.py",),
-    "optc/bench/profiled.py": ("tests/cli/commands/test_report.py",),
+    "optc/proof/bench/profiled.py": ("tests/cli/commands/test_report.py",),
     "benchmarks/soak/__main__.py": ("tests/benchmarks/test_soak.py",),
     "benchmarks/soak/draws.py": ("tests/benchmarks/test_soak.py",),
     "benchmarks/soak/memory.py": ("tests/benchmarks/test_soak.py",),
@@ -241,27 +241,33 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
 
 #: The same for all modules of a folder.
 FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
-    "optc/conversations/read.py": ("tests/conversations/test_conversation.py",),
-    "optc/conversations/sequences.py": (
-        "tests/conversations/test_chat.py",
-        "tests/conversations/test_scored.py",
+    "optc/proof/conversations/read.py": ("tests/proof/conversations/test_conversation.py",),
+    "optc/proof/conversations/sequences.py": (
+        "tests/proof/conversations/test_chat.py",
+        "tests/proof/conversations/test_scored.py",
     ),
-    "optc/conversations/tools_in_text.py": ("tests/conversations/test_chat.py",),
-    "optc/gates/answers/score.py": ("tests/gates/answers/test_measure.py",),
-    "optc/judging/decisions.py": ("tests/cli/judged/test_decisions.py",),
+    "optc/proof/conversations/tools_in_text.py": ("tests/proof/conversations/test_chat.py",),
+    "optc/proof/gates/answers/score.py": ("tests/proof/gates/answers/test_measure.py",),
+    "optc/proof/conditions/decisions.py": ("tests/cli/judged/test_decisions.py",),
     "optc/cli/commands/store": ("tests/cli/commands/store/test_store.py",),
     "optc/cli/judged": (
         "tests/cli/commands/judging/test_bench_conditions.py",
         "tests/cli/commands/judging/test_diff.py",
     ),
-    "optc/export": ("tests/export/test_formats.py", "tests/export/test_refusals.py"),
-    "optc/export/gguf": ("tests/export/test_formats.py", "tests/export/test_refusals.py"),
+    "optc/compiling/export": (
+        "tests/compiling/export/test_formats.py",
+        "tests/compiling/export/test_refusals.py",
+    ),
+    "optc/compiling/export/gguf": (
+        "tests/compiling/export/test_formats.py",
+        "tests/compiling/export/test_refusals.py",
+    ),
     "optc/importer/quantized": (
         "tests/importer/quantized/test_packed_integers.py",
         "tests/importer/quantized/test_float_weights.py",
         "tests/importer/quantized/test_settings.py",
     ),
-    "optc/openai": (
+    "optc/runtime/openai": (
         "tests/cli/batch/test_openai_fields.py",
         "tests/cli/batch/test_openai_form.py",
         "tests/cli/batch/test_openai_logprobs.py",
@@ -291,7 +297,7 @@ FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "optc/serve/responses": ("tests/serve/responses/test_route.py",),
     "optc/serve/routes": ("tests/serve/test_app.py",),
-    "optc/store/oci": ("tests/store/oci/test_transfer.py",),
+    "optc/artifact/store/oci": ("tests/artifact/store/oci/test_transfer.py",),
     "passes/canonicalize/probing": ("tests/passes/canonicalize/test_probe_heads.py",),
     "passes/canonicalize/spelled": (
         "tests/passes/canonicalize/spelled/test_find_spelled.py",
@@ -324,7 +330,8 @@ def tests_of(root: Path, module: str) -> list[str]:
 
 def tests_beside(root: Path, module: str) -> list[str]:
     """The other test files of a module's package: ``tests/runtime/**`` for ``optc/runtime/…``."""
-    package = PurePath(*PurePath(mirrored_test(module)).parts[:2])
+    levels = 3 if PurePath(module).parts[0] == "optc" else 2
+    package = PurePath(*PurePath(mirrored_test(module)).parts[:levels])
     found = sorted((root / package).rglob("test_*.py")) if package.suffix != ".py" else []
     own = tests_of(root, module)
     names = [str(path.relative_to(root)) for path in found]

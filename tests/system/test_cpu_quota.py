@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from optc.system.cpu_quota import cpu_quota
-from optc.target import usable_threads
+from optc.system.hardware.target import usable_threads
 
 V2 = "30 24 0:26 {root} /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = (
@@ -90,5 +90,5 @@ def test_threads_are_whole(
     monkeypatch: pytest.MonkeyPatch, found: float | None, threads: int
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3})
-    monkeypatch.setattr("optc.target.cpu_quota", lambda: found)
+    monkeypatch.setattr("optc.system.hardware.target.cpu_quota", lambda: found)
     assert usable_threads() == threads

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 
 from optc.backends.onnxruntime.legalize.positions import RotaryTables
-from optc.forms.engine import EngineForm
-from optc.forms.form import Form
-from optc.forms.static_kv import StaticKV
 from optc.ir.emit import dims_of
+from optc.ir.forms.engine import EngineForm
+from optc.ir.forms.form import Form
+from optc.ir.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, attributes_of, is_op, operand
 from optc.ir.graph import constant_ints, replace_node, width
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 CONTRIB = "com.microsoft"
 #: Inputs of the model instead of ``write_indices``, int32: tokens of each slot after the step less

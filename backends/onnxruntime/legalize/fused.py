@@ -12,7 +12,7 @@ from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.functions.token_wise import is_clamped_gate
 from optc.ir.graph import remove_unused, replace_node
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 CONTRIB = "com.microsoft"
 

@@ -9,14 +9,14 @@ from optc.backends.onnxruntime.legalize.fused import FuseOperators
 from optc.backends.onnxruntime.legalize.matmuls import LowerMatmuls
 from optc.backends.onnxruntime.legalize.pages import PagedAttentionOperator
 from optc.errors import UnsupportedError
-from optc.forms.static_kv import StaticKV
+from optc.ir.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import remove_unused
-from optc.pipeline import registry as pass_registry
-from optc.pipeline.base import Pass
-from optc.pipeline.phase import Effect
-from optc.pipeline.pipeline import Pipeline
-from optc.pipeline.record import PassRecord
+from optc.ir.pipeline import registry as pass_registry
+from optc.ir.pipeline.base import Pass
+from optc.ir.pipeline.phase import Effect
+from optc.ir.pipeline.pipeline import Pipeline
+from optc.ir.pipeline.record import PassRecord
 
 #: Inputs of a step that an engine lacks where nothing reads them.
 _OPTIONAL_INPUTS = ("positions", "write_indices")

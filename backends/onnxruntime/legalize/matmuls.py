@@ -12,10 +12,10 @@ from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
 from optc.ir.linear import find_linear
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.quantized_rows import QuantizedPart
 from optc.ir.quantizers import FloatOperands, activation_bits
 from optc.ir.weights import LazyWeight
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 CONTRIB = "com.microsoft"
 #: What an operator that quantizes activations itself, in blocks of K, multiplies, by the bits asked

@@ -10,12 +10,12 @@ import onnx_ir as ir
 from optc.backends.onnxruntime.legalize.attention import spelled_out
 from optc.backends.onnxruntime.legalize.positions import RotaryTables
 from optc.errors import UnsupportedError
-from optc.forms.engine import EngineForm
-from optc.forms.form import Form
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms.engine import EngineForm
+from optc.ir.forms.form import Form
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import remove_unused, replace_node
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 CONTRIB = "com.microsoft"
 #: Type of the pools by which a model asks for pages.

@@ -9,13 +9,13 @@ import onnx_ir as ir
 
 from optc.backends.tensorrt.legalize.mask import Mask, make_mask
 from optc.backends.tensorrt.legalize.scores import attended_by_scores, is_spelled
-from optc.forms.engine import EngineForm
-from optc.forms.form import Form
-from optc.forms.static_kv import StaticKV
 from optc.ir.emit import Emitter, dims_of
+from optc.ir.forms.engine import EngineForm
+from optc.ir.forms.form import Form
+from optc.ir.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, attributes_of, is_op
 from optc.ir.graph import replace_node
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 
 @dataclass(frozen=True)

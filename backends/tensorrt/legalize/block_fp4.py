@@ -9,14 +9,14 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from optc.forms.form import Form
-from optc.forms.static_kv import StaticKV
 from optc.ir.emit import Dims, Emitter, dims_of
+from optc.ir.forms.form import Form
+from optc.ir.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.functions.block_fp4 import BLOCK
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.weights import Array, LazyWeight
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 #: TensorRT's own operators, in the version that there is.
 NATIVE_DOMAIN, _NATIVE_VERSION = "trt", 1

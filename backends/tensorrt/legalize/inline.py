@@ -15,7 +15,7 @@ from optc.ir.emit import Emitter, dims_of
 from optc.ir.functions import DOMAIN, attributes_of
 from optc.ir.functions.token_wise import GATE_DEFAULTS
 from optc.ir.graph import replace_node, width
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from optc.backends.tensorrt.legalize.block_fp4 import BlockFp4
 from optc.backends.tensorrt.legalize.inline import Inline
 from optc.backends.tensorrt.legalize.names import UniqueNames
 from optc.backends.tensorrt.legalize.weight_only import WeightOnly
-from optc.forms.engine import EngineForm
-from optc.forms.kv_pools import KVPools
-from optc.forms.static_kv import StaticKV
+from optc.ir.forms.engine import EngineForm
+from optc.ir.forms.kv_pools import KVPools
+from optc.ir.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, is_op
-from optc.pipeline import registry as pass_registry
-from optc.pipeline.base import Pass
-from optc.pipeline.phase import Effect
-from optc.pipeline.pipeline import Pipeline
-from optc.pipeline.record import PassRecord
+from optc.ir.pipeline import registry as pass_registry
+from optc.ir.pipeline.base import Pass
+from optc.ir.pipeline.phase import Effect
+from optc.ir.pipeline.pipeline import Pipeline
+from optc.ir.pipeline.record import PassRecord
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 #: What would break the lines of the layer table.
 _ODD = re.compile(r"[^\w.+/:-]")

@@ -9,14 +9,14 @@ import onnx_ir as ir
 
 from optc.backends.tensorrt.support import ZERO_POINTS, has_zero_points
 from optc.errors import UnsupportedError
-from optc.forms.form import Form
-from optc.forms.static_kv import StaticKV
 from optc.ir.emit import Emitter, dims_of
+from optc.ir.forms.form import Form
+from optc.ir.forms.static_kv import StaticKV
 from optc.ir.functions import DOMAIN, operand
 from optc.ir.graph import add_initializer, constant, remove_unused, replace_node
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.quantizers import FloatOperands
 from optc.ir.weights import LazyWeight
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 from optc.backends.tensorrt.limits import Limits
 from optc.backends.tensorrt.runtime.plan import DECODE, Call
 from optc.backends.tensorrt.runtime.slots import Slots
-from optc.cuda_device import Device, Graph
 from optc.errors import UnavailableError
-from optc.executable.executable import Float32
+from optc.runtime.executable.executable import Float32
+from optc.system.hardware.cuda_device import Device, Graph
 
 #: Shapes of decode calls that are kept as graphs.
 _MAX_GRAPHS = 64

@@ -11,14 +11,14 @@ from optc.backends.tensorrt.limits import Limits
 from optc.backends.tensorrt.runtime.engine import ProfileRunner
 from optc.backends.tensorrt.runtime.plan import plan_calls
 from optc.backends.tensorrt.runtime.slots import Slots
-from optc.cuda_device import Device
 from optc.errors import InputError
-from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import Float32, Int32, StepBatch, StepInterface
+from optc.runtime.executable.adapter_spec import ModuleWeights
+from optc.runtime.executable.executable import Float32, Int32, StepBatch, StepInterface
+from optc.system.hardware.cuda_device import Device
 
 
 class SlotExecutable:
-    """Steps as batched calls over slots (`optc.executable.executable.Executable`).
+    """Steps as batched calls over slots (`optc.runtime.executable.executable.Executable`).
 
     Args:
         spec: The engine's.

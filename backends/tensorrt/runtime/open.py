@@ -9,9 +9,9 @@ from optc.backends.tensorrt.engine_data import EngineData
 from optc.backends.tensorrt.provider import Provider, load_provider
 from optc.backends.tensorrt.runtime.engine import ProfileRunner, contexts_of, uses_graphs
 from optc.backends.tensorrt.runtime.executable import SlotExecutable
-from optc.cuda_device import CudaDevice, Device
 from optc.errors import ArtifactError, UnavailableError
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
+from optc.system.hardware.cuda_device import CudaDevice, Device
 
 
 def open_executable(path: Path, spec: StepInterface, data: EngineData) -> SlotExecutable:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tensorrt.limits import Limits
-from optc.executable.executable import Int32, StepBatch
+from optc.runtime.executable.executable import Int32, StepBatch
 
 Int64 = npt.NDArray[np.int64]
 #: Idle slots in a row that a call computes along; a call of its own costs more than they do.

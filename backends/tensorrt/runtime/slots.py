@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from optc.cuda_device import Device
-from optc.executable.executable import KV_TYPES, Int32, StepInterface
-from optc.executable.token_runs import token_runs
+from optc.runtime.executable.executable import KV_TYPES, Int32, StepInterface
+from optc.runtime.executable.token_runs import token_runs
+from optc.system.hardware.cuda_device import Device
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ from optc.backends.tvm.weights.weights_file import (
     laid_out_bytes,
     write_weights,
 )
-from optc.child_job import ChildJob
 from optc.errors import UnsupportedError
-from optc.progress import tell
-from optc.target import Target, processor_of
+from optc.system.hardware.target import Target, processor_of
+from optc.system.processes.child_job import ChildJob
+from optc.system.progress import tell
 
 #: Compiles for CPUs.
 COMPILER_MODULE = "optc.backends.tvm.compiling.compiler"

@@ -20,10 +20,10 @@ from optc.backends.tvm.packed_data import PackedEngineData
 from optc.backends.tvm.runtime_libs import FFI_PACKAGE, copy_libraries, ffi_version
 from optc.backends.tvm.weights.weights_file import write_weights
 from optc.errors import UnsupportedError
-from optc.executable.tensors_interface import TensorsInterface
-from optc.forms.form import form_name
-from optc.forms.packed import PackedRows
-from optc.target import Target
+from optc.ir.forms.form import form_name
+from optc.ir.forms.packed import PackedRows
+from optc.runtime.executable.tensors_interface import TensorsInterface
+from optc.system.hardware.target import Target
 
 
 def build_encoder(

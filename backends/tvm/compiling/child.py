@@ -1,4 +1,5 @@
-"""The compiler's own process (`optc.child_job`): it reads a `Program` and writes the engine.
+"""The compiler's own process (`optc.system.processes.child_job`): it reads a `Program` and writes
+the engine.
 
 Only this process loads the compiler (300 MB of library) and may crash or run out of memory.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.backends.tvm.program import Program
-from optc.child_job import answer
+from optc.system.processes.child_job import answer
 
 
 def compile_engine(request: str) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from optc.backends.tvm.loaded.thread_pool import SOURCE as THREAD_POOL
 from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.program import Function, Program, kernel_names, replayable
 from optc.backends.tvm.replay.replay import REPLAY
-from optc.process_memory import own_peak_bytes
-from optc.target import Target
+from optc.system.hardware.target import Target
+from optc.system.processes.process_memory import own_peak_bytes
 
 #: Before the name of a function in the symbol that TVM looks up.
 PREFIX = "__tvm_ffi_"

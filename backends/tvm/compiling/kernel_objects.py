@@ -17,7 +17,7 @@ from tvm.target.codegen import llvm_version_major
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.dsl import pipeline
-from optc.cache_folder import (
+from optc.system.cache_folder import (
     cache_folder,
     code_digest,
     forget_oldest,

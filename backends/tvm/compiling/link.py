@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from optc.errors import UnavailableError
-from optc.target import AARCH64, X86_64
+from optc.system.hardware.target import AARCH64, X86_64
 
 #: Names of C++ compilers that can link a shared library, best first.
 COMPILERS = ("c++", "g++", "clang++")
@@ -37,7 +37,8 @@ def linker_command(processor: str = "") -> tuple[str, ...]:
     alone links for other processors than this machine's.
 
     Args:
-        processor: Kind of processor (`optc.target.Target.processor`); empty is this machine's.
+        processor: Kind of processor (`optc.system.hardware.target.Target.processor`); empty is this
+            machine's.
 
     Raises:
         UnavailableError: There is neither; the hint says how to get one.

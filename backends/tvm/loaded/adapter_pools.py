@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from optc.backends.tvm.loaded.pools import pages
 from optc.errors import InputError
-from optc.executable.adapter_spec import AdapterSpec, ModuleWeights
+from optc.runtime.executable.adapter_spec import AdapterSpec, ModuleWeights
 
 
 class AdapterPools:

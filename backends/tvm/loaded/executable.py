@@ -19,13 +19,13 @@ from optc.backends.tvm.replay.recording import tensors_of
 from optc.backends.tvm.replay.replay import Replays
 from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import InputError
-from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import Executable, Float32, Int32, StepBatch, StepInterface
-from optc.executable.sampling import SampleBatch, SampleResult
+from optc.runtime.executable.adapter_spec import ModuleWeights
+from optc.runtime.executable.executable import Executable, Float32, Int32, StepBatch, StepInterface
+from optc.runtime.executable.sampling import SampleBatch, SampleResult
 
 
 class TvmExecutable:
-    """A loaded engine (`optc.executable.executable.Executable`). Use it from one thread.
+    """A loaded engine (`optc.runtime.executable.executable.Executable`). Use it from one thread.
 
     Args:
         ffi: The ``tvm_ffi`` package.

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 
 #: Kernels assume that buffers start at a multiple of this many bytes.
 ALIGNMENT = 64

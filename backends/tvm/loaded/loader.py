@@ -16,8 +16,8 @@ from optc.backends.tvm.replay.replay import REPLAY, Replays
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
 from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import ArtifactError, UnavailableError
-from optc.executable.executable import StepInterface
-from optc.target import Target, host_features
+from optc.runtime.executable.executable import StepInterface
+from optc.system.hardware.target import Target, host_features
 
 #: Device type CPU, device 0 and an allocator: TVM's pool, and for results the C library's
 #: (`optc.backends.tvm.compiling.result_memory`).

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 
 #: Steps after which memory goes back that none of them needed. Taking 8 MB anew is a millisecond.
 WINDOW = 256

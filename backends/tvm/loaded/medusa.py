@@ -12,7 +12,7 @@ from optc.backends.tvm.loaded.staging import StepInputs
 from optc.backends.tvm.replay.recording import tensors_of
 from optc.backends.tvm.replay.replay import Replays
 from optc.errors import InputError
-from optc.executable.executable import Float32, Int32
+from optc.runtime.executable.executable import Float32, Int32
 
 #: Numbers of rows whose buffers are kept.
 _CACHED = 64

@@ -28,12 +28,12 @@ from optc.backends.tvm.replay.recording import tensors_of
 from optc.backends.tvm.runtime_libs import LIBRARIES
 from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import EngineError
-from optc.executable.tensors_interface import TensorsInterface
+from optc.runtime.executable.tensors_interface import TensorsInterface
 
 
 class PackedExecutable:
-    """An engine of named tensors (`optc.executable.tensors.TensorsExecutable`) that computes no
-    padding. Calls of several threads take turns.
+    """An engine of named tensors (`optc.runtime.executable.tensors.TensorsExecutable`) that
+    computes no padding. Calls of several threads take turns.
 
     Args:
         ffi: The ``tvm_ffi`` package.

@@ -13,7 +13,7 @@ from optc.backends.tvm.loaded.huge_pages import anonymous
 from optc.backends.tvm.loaded.input_memory import aligned
 from optc.backends.tvm.loaded.tree_paths import SCRATCH_BLOCKS
 from optc.errors import InputError
-from optc.executable.executable import Int32, StepInterface
+from optc.runtime.executable.executable import Int32, StepInterface
 
 
 class KVPools:

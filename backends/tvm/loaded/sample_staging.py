@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.loaded.input_memory import aligned
-from optc.executable.sampling import SampleBatch, SampleResult
+from optc.runtime.executable.sampling import SampleBatch, SampleResult
 
 #: Sets of sizes whose buffers are kept; decoding meets few of them again and again.
 _CACHED = 32

@@ -12,8 +12,8 @@ import numpy as np
 from optc.backends.tvm.loaded.input_memory import HostInputs, InputMemory
 from optc.backends.tvm.loaded.tree_paths import Paths, cut, no_copies
 from optc.errors import InputError
-from optc.executable.executable import Int32, StepBatch, StepInterface
-from optc.executable.step_limits import check_limits
+from optc.runtime.executable.executable import Int32, StepBatch, StepInterface
+from optc.runtime.executable.step_limits import check_limits
 
 #: Shapes of steps whose views are kept; decoding meets few of them again and again.
 _CACHED_SHAPES = 64

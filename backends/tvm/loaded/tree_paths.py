@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optc.errors import InputError
-from optc.executable.executable import Int32, StepBatch
+from optc.runtime.executable.executable import Int32, StepBatch
 
 #: Slots of one tile of the pools.
 TILE = 16

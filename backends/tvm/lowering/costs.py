@@ -1,4 +1,5 @@
-"""What every kernel of a step must read and compute (`optc.roofline.costs`), from the program."""
+"""What every kernel of a step must read and compute (`optc.proof.roofline.costs`), from the
+program."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from dataclasses import dataclass, field
 
 from optc.backends.tvm.program import Call, Dim, Program, Tensor, kernel_names
 from optc.backends.tvm.weights.weights_file import tensor_bytes
-from optc.executable.executable import KV_TYPES
 from optc.ir.functions.recent_tokens import RECENT_TYPE
-from optc.roofline.costs import KernelCost, StepCosts, main_peak
+from optc.proof.roofline.costs import KernelCost, StepCosts, main_peak
+from optc.runtime.executable.executable import KV_TYPES
 
 #: Kernels that read single rows of their weights.
 _LOOKUPS = ("embedding", "quantized_embedding", "sparse_embedding")

@@ -12,8 +12,8 @@ from optc.backends.tvm.lowering.lower_model import lower_model
 from optc.backends.tvm.program import kernel_names
 from optc.backends.tvm.runtime_libs import libraries_bytes
 from optc.backends.tvm.weights.weights_file import laid_out_bytes, tensor_bytes
-from optc.roofline.estimate import EngineEstimate
-from optc.target import Target
+from optc.proof.roofline.estimate import EngineEstimate
+from optc.system.hardware.target import Target
 
 #: Of an engine's code, for each kernel: 38 to 51 KB in engines of int8 and int4 weights.
 _KERNEL_BYTES = 45_000

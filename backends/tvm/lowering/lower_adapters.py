@@ -8,8 +8,8 @@ import onnx_ir as ir
 
 from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Tensor
-from optc.executable.adapter_spec import AdapterSpec
 from optc.ir.functions.adapters import part_starts
+from optc.runtime.executable.adapter_spec import AdapterSpec
 
 #: The slot of every row, and of every row with logits.
 STEP_INPUTS = (Tensor("adapters", "int32", ("T",)), Tensor("logit_adapters", "int32", ("R",)))

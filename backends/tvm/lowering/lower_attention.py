@@ -10,9 +10,9 @@ from optc.backends.tvm.kv_layout import POOL_TYPES, pool_problem
 from optc.backends.tvm.lowering.rotation import head_problem
 from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Tensor
-from optc.executable.executable import LayerKV
-from optc.forms.ragged import TREE_PARENT
+from optc.ir.forms.ragged import TREE_PARENT
 from optc.ir.functions import operand
+from optc.runtime.executable.executable import LayerKV
 
 #: Names of the step's inputs that attention reads, beside the block size.
 _WHERE = ("query_starts", "kv_lengths", "block_tables")

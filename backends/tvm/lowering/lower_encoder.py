@@ -13,10 +13,10 @@ from optc.backends.tvm.lowering.walk import Lowering
 from optc.backends.tvm.packed_data import Packed
 from optc.backends.tvm.program import Function, Program, Tensor
 from optc.backends.tvm.weights.weights_file import PackedWeight
-from optc.executable.tensors_interface import DimRange, TensorsInterface
-from optc.forms.packed import POSITIONS, STARTS, TOKENS, TYPES, PackedRows
+from optc.ir.forms.packed import POSITIONS, STARTS, TOKENS, TYPES, PackedRows
 from optc.ir.functions import operand
-from optc.target import Target
+from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface
+from optc.system.hardware.target import Target
 
 #: Rows of a call at least: more texts than these have run as several calls. What is computed in
 #: between fits the caches of a processor.
@@ -44,7 +44,7 @@ def lower_encoder(model: ir.Model, interface: TensorsInterface, target: Target) 
     """Lower an encoder over packed rows (docs/normal-form.md).
 
     Args:
-        model: In the form `optc.forms.packed.PackedRows`.
+        model: In the form `optc.ir.forms.packed.PackedRows`.
         interface: Of its source.
         target: A CPU.
 

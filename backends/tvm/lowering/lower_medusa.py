@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, times, width_of
 from optc.backends.tvm.program import Call, Function, Tensor
-from optc.forms.ragged import MEDUSA_HIDDEN
+from optc.ir.forms.ragged import MEDUSA_HIDDEN
 
 #: Name of the function; its argument is `MEDUSA_HIDDEN`, f32 [H, D].
 FUNCTION = "medusa"

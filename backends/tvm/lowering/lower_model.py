@@ -29,13 +29,13 @@ from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.backends.tvm.weights.sparse_weights import SparseWeights
 from optc.backends.tvm.weights.weights_file import PackedWeight
 from optc.errors import InputError
-from optc.executable.executable import KVGroup, LayerKV, StepInterface
-from optc.forms.decoder import FEATURES
-from optc.forms.kv_pools import KVPools
-from optc.forms.ragged import HIDDEN, MEDUSA_LOGITS, TREE_PARENT, RaggedStep
+from optc.ir.forms.decoder import FEATURES
+from optc.ir.forms.kv_pools import KVPools
+from optc.ir.forms.ragged import HIDDEN, MEDUSA_LOGITS, TREE_PARENT, RaggedStep
 from optc.ir.graph import width
 from optc.registry import load_point
-from optc.target import Target
+from optc.runtime.executable.executable import KVGroup, LayerKV, StepInterface
+from optc.system.hardware.target import Target
 
 #: Every lowered operator by (domain, name); those of other packages come last.
 HANDLERS: dict[tuple[str, str], Handler] = {

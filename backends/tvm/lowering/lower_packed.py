@@ -18,9 +18,9 @@ from optc.backends.tvm.lowering.lower_rows import (
 )
 from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Dim, Tensor
-from optc.executable.executable import LayerKV
-from optc.forms.packed import STARTS
+from optc.ir.forms.packed import STARTS
 from optc.ir.functions import operand
+from optc.runtime.executable.executable import LayerKV
 
 #: Inputs of the step that say where keys and values lie, beside `STARTS`; i32. Every sequence has
 #: tiles of its own, one after the other.

@@ -1,8 +1,8 @@
-"""Blocks in which kernels rotate rows and heads (`optc.executable.block_hadamard`)."""
+"""Blocks in which kernels rotate rows and heads (`optc.runtime.executable.block_hadamard`)."""
 
 from __future__ import annotations
 
-from optc.executable.block_hadamard import BLOCKS
+from optc.runtime.executable.block_hadamard import BLOCKS
 
 
 def block_problem(block: int, channels: int) -> str:

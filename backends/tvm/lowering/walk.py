@@ -18,7 +18,7 @@ from optc.backends.tvm.weights.sparse_weights import SparseWeights
 from optc.backends.tvm.weights.weight_layouts import raw_weight
 from optc.backends.tvm.weights.weights_file import PackedWeight
 from optc.errors import UnsupportedError
-from optc.executable.executable import LayerKV
+from optc.runtime.executable.executable import LayerKV
 
 #: Engine names of the ONNX element types that values between kernels may have.
 DTYPES = {

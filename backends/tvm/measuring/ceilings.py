@@ -20,8 +20,8 @@ from optc.backends.tvm.engine_data import read_data
 from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.loaded.loader import kernel_library, start_runtime
-from optc.roofline.ceilings import Ceiling
-from optc.target import Target
+from optc.proof.roofline.ceilings import Ceiling
+from optc.system.hardware.target import Target
 
 #: Most bytes that one read kernel goes over: short enough to find a quiet moment.
 PIECE_BYTES = 16 << 20
@@ -53,7 +53,7 @@ def peak_name(kind: str) -> str:
 
 
 class Meter:
-    """Measures the ceilings (`optc.roofline.ceilings.Meter`). Use it from one thread.
+    """Measures the ceilings (`optc.proof.roofline.ceilings.Meter`). Use it from one thread.
 
     Args:
         ffi: The ``tvm_ffi`` package; the thread pool of this thread has been set.
@@ -128,7 +128,7 @@ class Meter:
 
 
 def open_meter(folder: Path, data: dict[str, Any], threads: int, working_set_bytes: int) -> Meter:
-    """The meter of the engine in ``folder`` (`optc.roofline.measurable.MeasurableBackend`).
+    """The meter of the engine in ``folder`` (`optc.proof.roofline.measurable.MeasurableBackend`).
 
     Raises:
         UnavailableError: The engine was built for another CPU.

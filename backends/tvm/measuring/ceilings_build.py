@@ -10,7 +10,7 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.measuring.ceilings import Meter, open_meter
 from optc.backends.tvm.program import Program
 from optc.backends.tvm.runtime_libs import copy_libraries, ffi_version
-from optc.target import Target
+from optc.system.hardware.target import Target
 
 
 def build_meter(target: Target, folder: Path, threads: int, working_set_bytes: int) -> Meter:

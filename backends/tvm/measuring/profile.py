@@ -1,4 +1,4 @@
-"""Timing the kernels of a step one by one (`optc.roofline.measurable.Profiler`).
+"""Timing the kernels of a step one by one (`optc.proof.roofline.measurable.Profiler`).
 
 A second virtual machine runs the step once and tells every call. The calls are then
 replayed in order, on the same tensors and therefore with the same contents of the caches as in a
@@ -22,8 +22,8 @@ from optc.backends.tvm.loaded.loader import CPU_DEVICES, kernel_library, load_en
 from optc.backends.tvm.measuring.ceilings import NOTHING, NOTHING_OPERANDS
 from optc.backends.tvm.replay.recording import Recorder
 from optc.backends.tvm.runtime_libs import import_ffi
-from optc.executable.executable import StepBatch, StepInterface
-from optc.roofline.measurable import KernelTime, StepTimes
+from optc.proof.roofline.measurable import KernelTime, StepTimes
+from optc.runtime.executable.executable import StepBatch, StepInterface
 
 #: Calls of the empty kernel of which the fastest counts.
 _CALIBRATION = 200

@@ -17,10 +17,10 @@ from optc.backends.tvm.weights import packing
 from optc.backends.tvm.weights import sparse_packing as sparse
 from optc.backends.tvm.weights.weight_layouts import WeightParts
 from optc.backends.tvm.weights.weights_file import Chunk, PackedWeight
-from optc.blas_threads import one_blas_thread
 from optc.ir.quantized_rows import QuantizedTile
 from optc.ir.weights import LazyWeight, as_lazy
-from optc.target import usable_threads
+from optc.system.hardware.blas_threads import one_blas_thread
+from optc.system.hardware.target import usable_threads
 
 #: A weight is sparse if its values and mask take at most this share of the dense values' bytes:
 #: a little more than the 0.63 of half zeros, which are read so much faster. Nearer to 1 the work of

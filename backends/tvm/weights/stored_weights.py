@@ -1,4 +1,4 @@
-"""The weights of an engine's file as rows again (`optc.engine_weights`): packing undone."""
+"""The weights of an engine's file as rows again (`optc.ir.engine_weights`): packing undone."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class StoredWeight:
     parts: Mapping[str, StoredTensor]
 
     def rows(self, shape: tuple[int, ...], experts: int = 1) -> QuantizedRows | LazyWeight:
-        """The weight by rows; see `optc.engine_weights.EngineWeight.rows`."""
+        """The weight by rows; see `optc.ir.engine_weights.EngineWeight.rows`."""
         if "mask" in self.parts:
             raise UnsupportedError(
                 "the weight is stored sparse, as a mask and values",

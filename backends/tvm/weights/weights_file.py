@@ -20,10 +20,10 @@ from msgspec import Struct
 
 from optc.backends.tvm.loaded.huge_pages import HugePageWriter, map_now
 from optc.backends.tvm.program import Tensor
-from optc.blas_threads import one_blas_thread
 from optc.errors import ArtifactError
-from optc.foreign.typed_json import Positive, Size
-from optc.target import usable_threads
+from optc.system.foreign.typed_json import Positive, Size
+from optc.system.hardware.blas_threads import one_blas_thread
+from optc.system.hardware.target import usable_threads
 
 #: Every tensor starts at a multiple of this many bytes: kernels load whole cache lines.
 ALIGNMENT = 64

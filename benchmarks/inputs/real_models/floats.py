@@ -13,9 +13,9 @@ from typing import Any
 
 from benchmarks.inputs.real_models.catalogue import model_of
 from benchmarks.inputs.real_models.fetch import STATEMENT, real_model, state, whole_folder
-from optc.cache_folder import cache_folder
 from optc.errors import InputError
 from optc.importer.gguf.folder import gguf_folder
+from optc.system.cache_folder import cache_folder
 
 #: Raised if what such a folder holds changes.
 _LAYOUT = 2

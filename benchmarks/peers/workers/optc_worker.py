@@ -11,9 +11,9 @@ from serving import scoring, serve
 
 import optc
 from optc import registry
-from optc.artifact import Artifact
-from optc.executable.executable import Executable
-from optc.reference.teacher_forcing import SingleSequence, window_logits
+from optc.artifact.artifact import Artifact
+from optc.proof.reference.teacher_forcing import SingleSequence, window_logits
+from optc.runtime.executable.executable import Executable
 
 
 class Optc:

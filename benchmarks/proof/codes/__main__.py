@@ -26,13 +26,13 @@ import numpy as np
 
 from benchmarks.proof.codes import codebook, trellis
 from benchmarks.proof.codes.layers import Float32, Judge, Layer, read_layers
-from optc.passes.quantize.affine import dequantize_rows
+from optc.passes.numerics.affine import dequantize_rows
+from optc.passes.numerics.gptq.factor import factor_of
+from optc.passes.numerics.gptq.rows import gptq_rows
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.float_formats.block_fp4 import tensor_scale
 from optc.passes.quantize.float_formats.formats import FORMATS, NVFP4
 from optc.passes.quantize.float_formats.rows import round_rows
-from optc.passes.quantize.gptq.factor import factor_of
-from optc.passes.quantize.gptq.rows import gptq_rows
-from optc.passes.quantize.scheme import Scheme
 
 Made = tuple[float, list[Float32]]
 #: Bits and size of groups.

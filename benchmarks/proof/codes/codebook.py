@@ -14,9 +14,9 @@ from itertools import pairwise, product
 import numpy as np
 
 from benchmarks.proof.codes.layers import Float32, Layer
-from optc.passes.quantize.gptq.factor import factor_of
-from optc.passes.quantize.gptq.rows import round_columns
-from optc.passes.quantize.two_level import channel_scales
+from optc.passes.numerics.gptq.factor import factor_of
+from optc.passes.numerics.gptq.rows import round_columns
+from optc.passes.numerics.two_level import channel_scales
 
 #: Share of a group's range that the table covers, and where its middle lies, in mean steps.
 CANDIDATES = tuple(product((1 - i / 20 for i in range(10)), (0.0, 0.25, -0.25, 0.5, -0.5)))

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama, log_softmax, read_tensors
 from benchmarks.quality_per_byte.evaluate import windows_of
-from optc.importer import import_model
+from optc.importer.import_model import import_model
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.entries import read_pipeline
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.budget.groups import groups_of
 from optc.passes.quantize.budget.sensitivity import note_hessians
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline import registry
-from optc.pipeline.entries import read_pipeline
-from optc.reference.calibration import CalibrationStore
+from optc.proof.reference.calibration import CalibrationStore
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ROOT / "examples/models/pycode"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.proof.codes.layers import Float32, Float64, Layer
-from optc.passes.quantize.gptq.factor import invert_root
+from optc.passes.numerics.gptq.factor import invert_root
 
 #: Rows of a sequence, whose first state is free.
 SEQUENCE = 128

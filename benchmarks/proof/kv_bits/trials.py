@@ -12,7 +12,7 @@ from benchmarks.proof.kv_bits.codes import Array, Codes, Float32, Int8, IntegerG
 from benchmarks.proof.kv_bits.simulated import KVType, SimulatedKV, balance_of
 from benchmarks.proof.numpy_llama import log_softmax, read_tensors
 from benchmarks.quality_per_byte.evaluate import HELD_OUT_WINDOWS, windows_of
-from optc.gates.copy_probe import probes
+from optc.proof.gates.copy_probe import probes
 
 #: Of the calibration text, by which keys are balanced.
 BALANCED_WINDOWS = 32

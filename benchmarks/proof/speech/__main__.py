@@ -21,11 +21,11 @@ from typing import Any
 
 import optc
 from benchmarks.proof.speech.spoken import utterances
-from optc.gates.speech.words import error_rate
 from optc.importer.tensors.speech import import_conventions
+from optc.proof.gates.speech.words import error_rate
+from optc.runtime.audio.resample import resample
+from optc.runtime.audio.wav import Sound
 from optc.runtime.tensors.embedder import read_tokenizer
-from optc.speech.resample import resample
-from optc.speech.wav import Sound
 
 _RECIPES = ("speech-fp32", "speech-int8")
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from optc.speech.wav import Sound, parse_wav
+from optc.runtime.audio.wav import Sound, parse_wav
 
 SENTENCES = (
     "The train to Edinburgh leaves at seven in the morning.",

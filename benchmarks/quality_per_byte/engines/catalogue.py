@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchmarks.peers import gguf_models, ik_llama
 from benchmarks.peers.variants import VARIANTS, Variant
 from optc import registry
-from optc.recipe import load_recipe
+from optc.compiling.recipes.recipe import load_recipe
 
 #: Formats beside those that `benchmarks.peers` measures the speed of, by peer.
 _MORE = {

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from benchmarks.peers.measuring import Worker
 from benchmarks.peers.subjects import Subject
 from benchmarks.peers.tools import FailedError
-from optc.gates.divergence import RowDivergence, summarize
-from optc.reference.text import (
+from optc.proof.gates.divergence import RowDivergence, summarize
+from optc.proof.reference.text import (
     WINDOW_TOKENS,
     cut_windows,
     default_documents,

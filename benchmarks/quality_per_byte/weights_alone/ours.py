@@ -14,19 +14,19 @@ from benchmarks.proof.numpy_llama import read_tensors
 from benchmarks.quality_per_byte.evaluate import Evaluator
 from benchmarks.quality_per_byte.points import Point, Size, Stored, count
 from optc import registry
-from optc.driver.compiling.lowering import lower
-from optc.driver.compiling.options import resolve_options
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
+from optc.compiling.lowering.lowering import lower
+from optc.compiling.recipes.recipe import load_recipe
+from optc.compiling.resolving.options import resolve_options
 from optc.errors import OptcError
-from optc.importer import import_model
+from optc.importer.import_model import import_model
 from optc.ir.quantized_rows import QuantizedPart, QuantizedTile
 from optc.ir.sources import sources_of
 from optc.ir.weights import LazyWeight
-from optc.options import CompileOptions
-from optc.options.option import with_changes
-from optc.passes.quantize.affine import dequantize_rows
-from optc.progress import no_progress
-from optc.recipe import load_recipe
-from optc.tasks.text_generation import TEXT_GENERATION
+from optc.passes.numerics.affine import dequantize_rows
+from optc.system.options import CompileOptions
+from optc.system.options.option import with_changes
+from optc.system.progress import no_progress
 
 Array = np.ndarray[Any, Any]
 _FIGURES = ("kl_mean", "kl_p99", "top1_agreement", "perplexity", "perplexity_ratio")

@@ -8,7 +8,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.ir.functions import is_op
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 
 
 @dataclass(frozen=True)

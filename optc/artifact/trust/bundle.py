@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from optc.errors import ArtifactError, SignatureError
-from optc.foreign.typed_json import NEWER, exactly, typed
+from optc.system.foreign.typed_json import NEWER, exactly, typed
 
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.errors import InputError, SignatureError, UnavailableError
-from optc.foreign.file import read_file
+from optc.system.foreign.file import read_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import (

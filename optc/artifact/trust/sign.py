@@ -18,8 +18,8 @@ from optc.artifact.trust.names import PROVENANCE_NAME, SBOM_NAME, SIGNATURE_NAME
 from optc.artifact.trust.statement import file_statement, signed_digests
 from optc.artifact.trust.texts import trust_texts
 from optc.errors import ArtifactError, InputError, SignatureError
-from optc.foreign.file import read_file
-from optc.safe_json import JSONError, parse_json
+from optc.system.foreign.file import read_file
+from optc.system.safe_json import JSONError, parse_json
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from optc.artifact.trust.names import UNSIGNED
 from optc.artifact.trust.provenance import STATEMENT_TYPE
 from optc.errors import ArtifactError
-from optc.foreign.typed_json import NEWER, exactly, typed
+from optc.system.foreign.typed_json import NEWER, exactly, typed
 
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.cli.batch.answers_file import AnswersFile
 from optc.cli.batch.batch_line import LineReader
 from optc.cli.batch.run_batch import BatchFigures, InputFile, LinesError, run_batch

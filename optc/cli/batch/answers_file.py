@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from optc.errors import InputError
-from optc.safe_json import JSONError, parse_json
+from optc.system.safe_json import JSONError, parse_json
 
 #: How `AnswersFile.begun` differs, where "another" does not go with its name.
 _OTHER = {"options": "other options"}

@@ -13,11 +13,11 @@ from optc.cli.generating.messages import check_messages
 from optc.cli.generating.prompts import PromptOptions
 from optc.cli.generating.results import result_json
 from optc.errors import InputError, OptcError, RequestError
-from optc.openai.fields import take_variables, with_numbers
-from optc.options.option import options_of
+from optc.runtime.openai.fields import take_variables, with_numbers
 from optc.runtime.params import SamplingParams
 from optc.runtime.settings import ServeSettings
-from optc.safe_json import JSONError, parse_json
+from optc.system.options.option import options_of
+from optc.system.safe_json import JSONError, parse_json
 
 if TYPE_CHECKING:
     from optc import RequestOutput

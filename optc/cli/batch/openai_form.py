@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from optc.cli.batch.asked import Asked
 from optc.errors import InputError, OptcError
-from optc.openai.fields import RENAMED, asked, take_logprobs, take_variables
-from optc.openai.logprobs import of_completion, of_prompt, of_turn
-from optc.openai.structures import take_structure
+from optc.runtime.openai.fields import RENAMED, asked, take_logprobs, take_variables
+from optc.runtime.openai.logprobs import of_completion, of_prompt, of_turn
+from optc.runtime.openai.structures import take_structure
 
 if TYPE_CHECKING:
     from optc import RequestOutput

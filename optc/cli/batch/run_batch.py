@@ -14,7 +14,7 @@ from optc.cli.batch.answers_file import AnswersFile
 from optc.cli.batch.asked import Asked
 from optc.cli.batch.batch_line import BatchLine, LineReader
 from optc.errors import InputError, OptcError, RequestError
-from optc.progress import Progress
+from optc.system.progress import Progress
 
 if TYPE_CHECKING:
     from optc import Engine, RequestOutput

@@ -12,7 +12,7 @@ from optc.cli.chat.conversation import Conversation
 from optc.cli.generating.messages import read_messages, write_messages
 from optc.cli.generating.sampling import CHAT_NAMES
 from optc.errors import InputError
-from optc.safe_json import JSONError, parse_json
+from optc.system.safe_json import JSONError, parse_json
 
 
 class EndError(Exception):

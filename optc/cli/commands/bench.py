@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from optc.bench.counts import parse_counts
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.chosen import chosen_json
 from optc.cli.commands.bench_instruments import find_instruments, found_ceilings
@@ -27,11 +26,12 @@ from optc.cli.options import add_options
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
-from optc.judging.verdicts import check
+from optc.proof.bench.counts import parse_counts
+from optc.proof.conditions.verdicts import check
 from optc.runtime.settings import ServeSettings
 
 if TYPE_CHECKING:
-    from optc.report.components import Section
+    from optc.artifact.pages.components import Section
 
 #: Options that mean nothing without ``--workload``, with it, and with ``--profile``.
 _OF_WORKLOADS = ("slo", "settings", "price_per_hour", "warmup", "seed")
@@ -126,7 +126,7 @@ def command(
 
 
 def _drawn(values: Mapping[str, Any]) -> list[Section]:
-    from optc.report.bench_plots import bench_sections
+    from optc.artifact.pages.bench_plots import bench_sections
 
     return bench_sections(values)
 
@@ -186,9 +186,9 @@ def _check_room(options: _Options, room: int, context: int, warnings: list[str])
 
 
 def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]:
-    from optc.artifact import Artifact
-    from optc.bench.result import result_json
-    from optc.bench.throughput import ROUNDS, bench, fit
+    from optc.artifact.artifact import Artifact
+    from optc.proof.bench.result import result_json
+    from optc.proof.bench.throughput import ROUNDS, bench, fit
     from optc.runtime.loader import load
 
     rounds = options.rounds or ROUNDS
@@ -224,9 +224,9 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
 
 
 def _profile(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]:
-    from optc.artifact import Artifact
-    from optc.bench.profile import ROUNDS
-    from optc.bench.profiled import open_profile
+    from optc.artifact.artifact import Artifact
+    from optc.proof.bench.profile import ROUNDS
+    from optc.proof.bench.profiled import open_profile
     from optc.runtime.engine_info import EngineInfo
 
     rounds = options.rounds or ROUNDS

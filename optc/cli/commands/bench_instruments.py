@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from optc.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from optc.artifact import Artifact
-    from optc.bench.utilization import Instruments
+    from optc.artifact.artifact import Artifact
+    from optc.proof.bench.utilization import Instruments
 
 
 def find_instruments(
     artifact: Artifact, threads: int | None, engine: str | None, warnings: list[str]
 ) -> Instruments | None:
     """The instruments; without any, throughput alone is still worth measuring."""
-    from optc.bench.utilization import open_instruments
+    from optc.proof.bench.utilization import open_instruments
 
     try:
         return open_instruments(artifact, threads, engine)
@@ -26,7 +26,7 @@ def find_instruments(
 
 def found_ceilings(instruments: Instruments | None, warnings: list[str]) -> dict[str, Any] | None:
     """The ``ceilings`` of ``--json``, with a warning if something disturbed them."""
-    from optc.roofline.ceilings import ceilings_json, disturbances
+    from optc.proof.roofline.ceilings import ceilings_json, disturbances
 
     if instruments is None:
         return None

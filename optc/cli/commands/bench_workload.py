@@ -13,7 +13,7 @@ from optc.cli.commands.bench_tables import ceilings_text
 from optc.cli.output import figure, show, table
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
-from optc.safe_json import parse_json
+from optc.system.safe_json import parse_json
 
 _LATENCIES = ("ttft", "tpot", "itl", "e2e", "queue")
 _PERCENTILES = ("p50", "p90", "p95", "p99", "mean")
@@ -24,8 +24,8 @@ class Traffic:
     """Options of ``--workload``.
 
     Attributes:
-        spec: `optc.bench.workload.read_workload`.
-        slo: `optc.bench.slo.parse_slo`; None measures no goodput.
+        spec: `optc.proof.bench.workload.read_workload`.
+        slo: `optc.proof.bench.slo.parse_slo`; None measures no goodput.
         price_per_hour: None states no cost.
         warmup: First requests that are not counted; None is a tenth.
         seed: Of random times and lengths.
@@ -53,12 +53,12 @@ def measure_workload(path: Path, traffic: Traffic, warnings: list[str]) -> dict[
         OptcError: The artifact, the workload or an option is wrong; the latter two are found
             before anything is loaded.
     """
-    from optc.artifact import Artifact
-    from optc.bench.replay import replay, warm_up
-    from optc.bench.slo import parse_slo, shortfall
-    from optc.bench.summary import summarize
-    from optc.bench.workload import make_jobs, read_workload
-    from optc.roofline.ceilings import sample
+    from optc.artifact.artifact import Artifact
+    from optc.proof.bench.replay import replay, warm_up
+    from optc.proof.bench.slo import parse_slo, shortfall
+    from optc.proof.bench.summary import summarize
+    from optc.proof.bench.workload import make_jobs, read_workload
+    from optc.proof.roofline.ceilings import sample
     from optc.runtime.loader import load
 
     slo = None if traffic.slo is None else parse_slo(traffic.slo)
@@ -115,7 +115,7 @@ def check_objectives(traffic: Traffic, values: Mapping[str, Any], warnings: list
     Raises:
         ObjectivesError: None did; all figures are in its details.
     """
-    from optc.bench.slo import ObjectivesError, parse_slo
+    from optc.proof.bench.slo import ObjectivesError, parse_slo
 
     found = values["workload"]
     if traffic.slo is not None and not found["goodput"]["share"]:

@@ -28,13 +28,13 @@ from optc.cli.output import (
 from optc.cli.progress import progress_on_stderr
 from optc.cli.tables import engines_table, gates_tables, passes_table
 from optc.errors import GateError
-from optc.judging.decisions import decisions_of
-from optc.judging.summary import Summary
-from optc.options import CompileOptions
-from optc.sources.dim import parse_dim
+from optc.proof.conditions.decisions import decisions_of
+from optc.proof.conditions.summary import Summary
+from optc.system.options import CompileOptions
+from optc.system.sources.dim import parse_dim
 
 if TYPE_CHECKING:
-    from optc.artifact import Artifact
+    from optc.artifact.artifact import Artifact
 
 
 @click.command("compile", short_help="Compile a model folder into an artifact.")
@@ -132,7 +132,7 @@ def _compile(**options: Any) -> Artifact:
     from optc.system.needs import compile_packages
 
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
-        from optc.driver import compile as compile_model
+        from optc.compiling.compile import compile as compile_model
 
         dims = [parse_dim(text) for text in options.pop("dims")]
         return compile_model(options.pop("model"), dims=dims, progress=progress, **options)

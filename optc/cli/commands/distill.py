@@ -10,7 +10,7 @@ import click
 from optc.cli.options import MODEL, add_options
 from optc.cli.output import json_option
 from optc.cli.training import train_and_show
-from optc.options.training_options import DistillOptions
+from optc.system.options.training_options import DistillOptions
 
 
 @click.command("distill", short_help="Train a pruned model on a teacher's predictions.")
@@ -25,7 +25,7 @@ def command(model: Path, as_json: bool, **options: Any) -> None:
     """
 
     def work(progress: Any) -> Any:
-        from optc.training.distill import distill
+        from optc.compiling.training.distill import distill
 
         return distill(model, DistillOptions(**options), progress=progress)
 

@@ -22,16 +22,16 @@ from optc.cli.output import (
 )
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
-from optc.judging.decisions import decisions_of
-from optc.options import CompileOptions
+from optc.proof.conditions.decisions import decisions_of
 from optc.runtime.settings import ServeSettings
 from optc.system.needs import compile_packages
+from optc.system.options import CompileOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from optc.driver.judging.evaluate import Evaluation
-    from optc.progress import Progress
+    from optc.compiling.judging.evaluate import Evaluation
+    from optc.system.progress import Progress
 
 _PATH = click.Path(path_type=Path)
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -95,7 +95,7 @@ def command(
 def _score_tasks(
     artifact: Path, asked: dict[str, Any], options: dict[str, Any], as_json: bool
 ) -> None:
-    from optc.lm_eval.tasks import WantedTasks, evaluate_tasks
+    from optc.proof.lm_eval.tasks import WantedTasks, evaluate_tasks
 
     serve = {name: options.pop(name) for name in ("engine", "threads")}
     _refuse(options, "not with --tasks")
@@ -138,8 +138,8 @@ def _add(rows: Table, figures: Mapping[str, Any]) -> None:
 
 
 def _evaluate(path: Path, progress: Progress, options: dict[str, Any]) -> Evaluation:
-    from optc.artifact import Artifact
-    from optc.driver.judging.evaluate import evaluate_artifact
+    from optc.artifact.artifact import Artifact
+    from optc.compiling.judging.evaluate import evaluate_artifact
 
     progress("check", 0, 0)
     return evaluate_artifact(Artifact.open(path), progress=progress, **options)

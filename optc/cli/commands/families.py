@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from optc.cli.output import json_option, print_json, show, table
-from optc.families.survey import ENCODER_HALF, STAGES, Family, Survey, read_survey
+from optc.importer.families.survey import ENCODER_HALF, STAGES, Family, Survey, read_survey
 
 
 @click.command("families", short_help="List the types of models, and what was proved of each.")

@@ -19,13 +19,14 @@ from optc.cli.tables import (
     gates_tables,
     passes_table,
 )
-from optc.judging.decisions import decisions_of
-from optc.units import kv_text
+from optc.proof.conditions.decisions import decisions_of
+from optc.system.units import kv_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from optc.artifact import Artifact, Manifest
+    from optc.artifact.artifact import Artifact
+    from optc.artifact.manifest import Manifest
 
 
 @click.command("inspect", short_help="Show what an artifact is and how it was made.")
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @json_option
 def command(artifact: Path, as_json: bool) -> None:
     """Show source, recipe, passes, engines, files and gates of ARTIFACT."""
-    from optc.artifact import Artifact
+    from optc.artifact.artifact import Artifact
 
     opened = Artifact.open(artifact, verify="size")
     report, warnings = _report(opened)
@@ -100,8 +101,8 @@ def _defaults(manifest: Manifest) -> str:
 def _reasons(manifest: Manifest) -> dict[str, str]:
     """Why each engine cannot be loaded here, by name; empty where it can."""
     from optc.artifact.choose import reason_against
-    from optc.machine import this_machine
-    from optc.tasks import shown
+    from optc.artifact.tasks import shown
+    from optc.system.hardware.machine import this_machine
 
     here, unknown = this_machine(), shown.reason_against(manifest.task)
     return {one.name: unknown or reason_against(one, here) for one in manifest.engines}

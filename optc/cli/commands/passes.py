@@ -11,8 +11,8 @@ import click
 from optc.cli.output import json_option, print_json, show, table
 
 if TYPE_CHECKING:
-    from optc.pipeline.base import Pass
-    from optc.pipeline.page import PassPage
+    from optc.ir.pipeline.base import Pass
+    from optc.ir.pipeline.page import PassPage
 
 
 @click.command("passes", short_help="List the passes, or show all of one.")
@@ -27,8 +27,8 @@ def command(name: str | None, markdown: bool, as_json: bool) -> None:
     from optc.system.needs import compile_packages
 
     with compile_packages():
-        from optc.pipeline import registry as pass_registry
-        from optc.pipeline.page import describe, markdown_pages
+        from optc.ir.pipeline import registry as pass_registry
+        from optc.ir.pipeline.page import describe, markdown_pages
 
         groups = pass_registry.pass_groups()
     if name is not None:
@@ -41,7 +41,7 @@ def command(name: str | None, markdown: bool, as_json: bool) -> None:
 
 
 def _list(groups: dict[str, tuple[type[Pass], ...]], as_json: bool) -> None:
-    from optc.pipeline.option_values import value_text
+    from optc.ir.pipeline.option_values import value_text
 
     entries = [_describe(group, p) for group, members in groups.items() for p in members]
     if as_json:

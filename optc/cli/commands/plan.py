@@ -20,15 +20,15 @@ from optc.cli.output import (
     table,
 )
 from optc.cli.progress import progress_on_stderr
-from optc.options import AUTO, PLANNED, CompileOptions
-from optc.units import kv_text
+from optc.system.options import AUTO, PLANNED, CompileOptions
+from optc.system.units import kv_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from optc.driver.plan import Plan
-    from optc.driver.predictions.engine_plan import EnginePlan
-    from optc.roofline.ceilings import Ceiling
+    from optc.compiling.plan import Plan
+    from optc.compiling.predictions.engine_plan import EnginePlan
+    from optc.proof.roofline.ceilings import Ceiling
 
 
 @click.command("plan", short_help="Say what backends make of a model; builds nothing.")
@@ -58,7 +58,7 @@ def command(as_json: bool, measure: bool, **options: Any) -> None:
         return
     warnings: list[str] = []
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
-        from optc.driver.plan import plan
+        from optc.compiling.plan import plan
 
         ceilings = _measure(warnings) if measure else None
         found = plan(options.pop("model"), ceilings=ceilings, progress=progress, **options)
@@ -82,7 +82,7 @@ def _plan_ladder(as_json: bool, measure: bool, options: dict[str, Any]) -> None:
     asked = options.pop("backends")
     warnings: list[str] = []
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
-        from optc.driver.ladder.plan import plan_ladder
+        from optc.compiling.ladder.plan import plan_ladder
 
         found = plan_ladder(
             options.pop("model"),
@@ -100,8 +100,8 @@ def _plan_ladder(as_json: bool, measure: bool, options: dict[str, Any]) -> None:
 
 
 def _measure(warnings: list[str]) -> Mapping[str, Ceiling]:
-    from optc.roofline.ceilings import disturbances
-    from optc.roofline.this_machine import measure_machine
+    from optc.proof.roofline.ceilings import disturbances
+    from optc.proof.roofline.this_machine import measure_machine
 
     meter = measure_machine("plan --measure")
     warnings += disturbances(meter)

@@ -10,7 +10,7 @@ import click
 from optc.cli.options import MODEL, add_options
 from optc.cli.output import json_option
 from optc.cli.training import train_and_show
-from optc.options.training_options import QatOptions
+from optc.system.options.training_options import QatOptions
 
 
 @click.command("qat", short_help="Train weights as a recipe rounds them.")
@@ -25,7 +25,7 @@ def command(model: Path, as_json: bool, **options: Any) -> None:
     """
 
     def work(progress: Any) -> Any:
-        from optc.training.qat import qat
+        from optc.compiling.training.qat import qat
 
         return qat(model, QatOptions(**options), progress=progress)
 

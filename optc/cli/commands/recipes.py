@@ -15,7 +15,7 @@ def command(as_json: bool) -> None:
 
     with compile_packages():
         from optc import registry
-        from optc.recipe import load_recipe
+        from optc.compiling.recipes.recipe import load_recipe
 
         recipes = [load_recipe(name) for name in registry.recipe_files()]
     if as_json:

@@ -14,8 +14,8 @@ from optc.cli.progress import progress_on_stderr
 from optc.errors import ArtifactError, InputError, OptcError
 
 if TYPE_CHECKING:
-    from optc.artifact import Artifact
-    from optc.report.measured import Measured
+    from optc.artifact.artifact import Artifact
+    from optc.artifact.pages.measured import Measured
 
 #: Rounds of the profile: fewer than of ``optc bench --profile``, for a first look.
 _ROUNDS = 7
@@ -53,9 +53,9 @@ def command(
 
     The file needs no other one. A profile of an engine is measured for it, if one runs here.
     """
-    from optc.artifact import Artifact
-    from optc.report.artifact_page import artifact_page
-    from optc.report.sections.subject import Subject
+    from optc.artifact.artifact import Artifact
+    from optc.artifact.pages.artifact_page import artifact_page
+    from optc.artifact.pages.sections.subject import Subject
 
     check_output(output, (".html", ".htm"), "--output")
     _check_sources(bench, no_measure, engine)
@@ -113,8 +113,8 @@ def _measured(
 
 
 def _from_file(path: Path) -> Measured:
-    from optc.report.measured import read_measured
-    from optc.safe_json import JSONError, parse_json
+    from optc.artifact.pages.measured import read_measured
+    from optc.system.safe_json import JSONError, parse_json
 
     hint = "give what optc bench --profile --json printed"
     try:
@@ -133,9 +133,9 @@ def _profile(artifact: Artifact, engine: str | None, warnings: list[str]) -> Mea
     Raises:
         UnavailableError: It cannot be loaded or measured here.
     """
-    from optc.bench.profiled import open_profile
-    from optc.report.measured import read_measured
-    from optc.roofline.ceilings import ceilings_json, disturbances
+    from optc.artifact.pages.measured import read_measured
+    from optc.proof.bench.profiled import open_profile
+    from optc.proof.roofline.ceilings import ceilings_json, disturbances
 
     with (
         reserved_stdout(),

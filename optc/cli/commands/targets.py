@@ -12,9 +12,15 @@ from optc import registry
 from optc.backend import CrossBackend
 from optc.cli.commands.bench_tables import ceilings_text
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout, show, table
-from optc.machine import Machine, this_machine
-from optc.roofline.measured_targets import facts_of
-from optc.target import Target, cpu_name, known_targets, parse_target, usable_threads
+from optc.proof.roofline.measured_targets import facts_of
+from optc.system.hardware.machine import Machine, this_machine
+from optc.system.hardware.target import (
+    Target,
+    cpu_name,
+    known_targets,
+    parse_target,
+    usable_threads,
+)
 
 
 @click.command("targets", short_help="List the targets and which of them run here.")
@@ -106,8 +112,8 @@ def _reasons(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _measure(warnings: list[str]) -> dict[str, Any]:
-    from optc.roofline.ceilings import ceilings_json, disturbances
-    from optc.roofline.this_machine import measure_machine
+    from optc.proof.roofline.ceilings import ceilings_json, disturbances
+    from optc.proof.roofline.this_machine import measure_machine
 
     with reserved_stdout():
         meter = measure_machine("targets --measure")

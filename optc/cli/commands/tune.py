@@ -23,13 +23,13 @@ from optc.cli.output import (
 )
 from optc.cli.progress import progress_on_stderr
 from optc.runtime.settings import ServeSettings
-from optc.units import parse_memory
+from optc.system.units import parse_memory
 
 if TYPE_CHECKING:
-    from optc.bench.slo import Slo
-    from optc.progress import Progress
-    from optc.report.components import Section
-    from optc.simulate.tune import Candidate, Subject, Tuner
+    from optc.artifact.pages.components import Section
+    from optc.proof.bench.slo import Slo
+    from optc.proof.simulate.tune import Candidate, Subject, Tuner
+    from optc.system.progress import Progress
 
 #: Lengths of prompts and outputs, unless they are given.
 _PROMPT, _OUTPUT = "lognormal(256,0.6)", "lognormal(64,0.5)"
@@ -83,7 +83,7 @@ def command(artifacts: tuple[Path, ...], plot: Path | None, as_json: bool, **opt
     --engine names which engine of them is meant. Exit code 4 if no setting lets a single request
     meet the objectives; none is recommended then.
     """
-    from optc.bench.slo import ATTAINED, ObjectivesError, parse_slo, shortfall
+    from optc.proof.bench.slo import ATTAINED, ObjectivesError, parse_slo, shortfall
 
     asked = _Asked(**options)
     bounds, spec = parse_slo(asked.slo), _workload(asked)
@@ -115,7 +115,7 @@ def command(artifacts: tuple[Path, ...], plot: Path | None, as_json: bool, **opt
 
 
 def _drawn(values: Mapping[str, Any]) -> list[Section]:
-    from optc.report.bench_plots import tune_sections
+    from optc.artifact.pages.bench_plots import tune_sections
 
     return tune_sections(values)
 
@@ -124,8 +124,8 @@ def _search(
     artifacts: Sequence[Path], asked: _Asked, bounds: Slo, spec: str, warnings: list[str]
 ) -> tuple[Tuner, Candidate, float | None]:
     """The search after its end, the best candidate, and the most requests a second with it."""
-    from optc.bench.workload import read_workload
-    from optc.simulate.tune import Tuner
+    from optc.proof.bench.workload import read_workload
+    from optc.proof.simulate.tune import Tuner
 
     arrivals = read_workload(spec, asked.seed)
     memory = None if asked.kv_memory is None else parse_memory(asked.kv_memory, "--kv-memory")
@@ -164,15 +164,15 @@ def _workload(asked: _Asked) -> str:
 
 def _engine_name(path: Path, engine: str | None) -> str:
     """The engine whose steps were measured."""
-    from optc.artifact import Artifact
+    from optc.artifact.artifact import Artifact
 
     return Artifact.open(path, "size").engine(engine).name
 
 
 def _subject(path: Path, asked: _Asked, progress: Progress) -> Subject:
-    from optc.artifact import Artifact
-    from optc.simulate.artifact_times import artifact_step_times
-    from optc.simulate.tune import Subject
+    from optc.artifact.artifact import Artifact
+    from optc.proof.simulate.artifact_times import artifact_step_times
+    from optc.proof.simulate.tune import Subject
 
     artifact = Artifact.open(path)
     engine, again = asked.engine, asked.measure_again
@@ -190,8 +190,8 @@ def _jobs(
     warnings: list[str],
 ) -> Sequence[Any]:
     """The workload as token ids, for the context that all subjects have."""
-    from optc.artifact import Artifact
-    from optc.bench.workload import make_jobs
+    from optc.artifact.artifact import Artifact
+    from optc.proof.bench.workload import make_jobs
     from optc.runtime.loader import artifact_tokenizer
 
     tokenizer = None

@@ -21,12 +21,13 @@ from optc.cli.output import (
 from optc.cli.progress import progress_on_stderr
 from optc.cli.tables import gates_tables
 from optc.errors import InputError
-from optc.options import CompileOptions
+from optc.system.options import CompileOptions
 
 if TYPE_CHECKING:
-    from optc.artifact import Artifact, Manifest
+    from optc.artifact.artifact import Artifact
+    from optc.artifact.manifest import Manifest
     from optc.artifact.trust.sign import Signed
-    from optc.driver.judging.verify_gates import VerifiedGates
+    from optc.compiling.judging.verify_gates import VerifiedGates
 
 _PATH = click.Path(path_type=Path)
 
@@ -59,7 +60,7 @@ def command(
     With --gates: measure, on this machine, the gates of engines that could not run where the
     artifact was compiled; exit code 4 if one does not hold or cannot be measured here either.
     """
-    from optc.artifact import Artifact
+    from optc.artifact.artifact import Artifact
     from optc.artifact.verify import check_files, unlisted_files
     from optc.runtime.loader import artifact_tokenizer
 
@@ -120,7 +121,7 @@ def _gates(
     from optc.system.needs import compile_packages
 
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
-        from optc.driver.judging.verify_gates import verify_gates
+        from optc.compiling.judging.verify_gates import verify_gates
 
         return verify_gates(
             artifact,

@@ -11,7 +11,7 @@ import click
 from optc.cli.files.output_file import check_output, write_output
 
 if TYPE_CHECKING:
-    from optc.report.components import Section
+    from optc.artifact.pages.components import Section
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SVG, _HTML = ".svg", ".html"
@@ -54,8 +54,8 @@ def write_plot(
     """
     if path is None:
         return
-    from optc.report.markup import element
-    from optc.report.page import html_page, svg_file
+    from optc.artifact.pages.markup import element
+    from optc.artifact.pages.page import html_page, svg_file
 
     drawn = sections(values)
     if path.suffix.lower() == _SVG:

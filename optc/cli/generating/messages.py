@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
-from optc.options.user_text import read_user_text
-from optc.safe_json import JSONError, parse_json
+from optc.system.options.user_text import read_user_text
+from optc.system.safe_json import JSONError, parse_json
 
 Messages = list[dict[str, Any]]
 _FORM = 'a JSON list of {"role": …, "content": …}, or an object whose "messages" it is'

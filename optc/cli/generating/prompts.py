@@ -15,7 +15,7 @@ from optc.cli.generating.messages import Messages, parse_messages, with_system
 from optc.cli.option_values import json_object
 from optc.cli.valid_text import valid_text
 from optc.errors import InputError
-from optc.options.user_text import read_user_text, without_mark
+from optc.system.options.user_text import read_user_text, without_mark
 
 if TYPE_CHECKING:
     from optc import Engine

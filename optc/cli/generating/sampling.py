@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from optc.cli.options import add_options
 from optc.errors import InputError
-from optc.options.option import options_of
 from optc.runtime.params import SamplingParams
+from optc.system.options.option import options_of
 
 if TYPE_CHECKING:
     from optc import Engine

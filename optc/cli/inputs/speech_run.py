@@ -9,10 +9,10 @@ import click
 from msgspec import to_builtins
 
 from optc.artifact.artifact import read_manifest
+from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.cli.output import print_json
 from optc.errors import InputError
 from optc.runtime.speech.load import load_transcriber
-from optc.tasks.transcription import TRANSCRIPTION_NAME
 
 
 def writes_speech(artifact: Path) -> bool:

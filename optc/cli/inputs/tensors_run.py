@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.cli.output import print_json, visible
-from optc.driver.tensors.samples import read_arrays
+from optc.compiling.tensors.samples import read_arrays
 from optc.errors import InputError
 from optc.runtime.tensors.classifier import Classifier
 from optc.runtime.tensors.images import image_files, is_image

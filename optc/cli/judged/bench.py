@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 
 import click
 
-from optc.bench.counts import parse_counts
 from optc.cli.judged.checks import condition_checks, conditions_figures, rich_table
 from optc.cli.judged.options import SummaryFiles, require_option, summary_options
 from optc.cli.output import figure, show
 from optc.errors import InputError
-from optc.judging.bench_figures import (
+from optc.proof.bench.counts import parse_counts
+from optc.proof.conditions.bench_figures import (
     RESULTS,
     WORKLOAD,
     bench_figures,
     check_alike,
     read_baseline,
 )
-from optc.judging.summary import Check, Figures, Summary
-from optc.judging.verdicts import Conditions, Verdict, side_by_side
+from optc.proof.conditions.summary import Check, Figures, Summary
+from optc.proof.conditions.verdicts import Conditions, Verdict, side_by_side
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COMPARE = "--compare"

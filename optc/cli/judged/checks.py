@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optc.cli.output import figure, table
-from optc.judging.condition import figure_text
-from optc.judging.summary import Check, Figures
-from optc.judging.verdicts import Verdict
+from optc.proof.conditions.condition import figure_text
+from optc.proof.conditions.summary import Check, Figures
+from optc.proof.conditions.verdicts import Verdict
 
 if TYPE_CHECKING:
     from rich.table import Table

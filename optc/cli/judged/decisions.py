@@ -19,7 +19,7 @@ def decision_tables(decisions: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     """A table for each engine: its title has the counts, its rows the worst decisions.
 
     Args:
-        decisions: Figures by engine (`optc.judging.decisions.decisions_of`).
+        decisions: Figures by engine (`optc.proof.conditions.decisions.decisions_of`).
     """
     several = len(decisions) > 1
     return [

@@ -23,7 +23,7 @@ def ladder_tables(ladder: Mapping[str, Any] | None) -> list[Table]:
     """Every rung: what is predicted, what was measured, and what became of it.
 
     Args:
-        ladder: As reports have it (`optc.driver.ladder.record.ladder_json`); None is none.
+        ladder: As reports have it (`optc.compiling.ladder.record.ladder_json`); None is none.
     """
     if ladder is None:
         return []

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from optc.errors import InputError
-from optc.judging.summary import Summary, junit, markdown
+from optc.proof.conditions.summary import Summary, junit, markdown
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(path_type=Path)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from optc.cache_folder import cache_folder
 from optc.errors import InputError
 from optc.importer.adapted.tensors import adapter_tensors, replaced_rows
 from optc.importer.config import CONFIG_FILE
@@ -20,8 +19,9 @@ from optc.importer.folders.made_folder import made_folder
 from optc.importer.json_file import read_object
 from optc.importer.text_model.stated import decoder_part
 from optc.importer.tokenizer_files import MORE_TEMPLATES, TOKENIZER_FILES
-from optc.sources import adapter as peft
-from optc.sources.recognize import READ_WEIGHTS, names_in
+from optc.system.cache_folder import cache_folder
+from optc.system.sources import adapter as peft
+from optc.system.sources.recognize import READ_WEIGHTS, names_in
 
 #: Of the made folder: where the adapter's own files are.
 ADAPTER = "optc-adapter"
@@ -44,8 +44,8 @@ def stated_base(adapter: Path) -> str:
     """The model that the adapter in ``adapter`` names as its base: a path, or a name of the Hub.
 
     Raises:
-        InputError, UnsupportedError: As `optc.sources.adapter.read_adapter_config`, or it names
-            none.
+        InputError, UnsupportedError: As `optc.system.sources.adapter.read_adapter_config`, or it
+            names none.
     """
     config = peft.read_adapter_config(adapter)
     base, revision = config.get("base_model_name_or_path"), config.get("revision")

@@ -16,8 +16,8 @@ from optc.importer.adapted.views import Added, LowRank, Rows
 from optc.importer.conversion.checkpoint import Conversion, class_name
 from optc.importer.conversion.tensor import Tensor
 from optc.importer.conversion.views import Renamed
-from optc.sources.adapter import read_adapter_config, weights_of
-from optc.sources.peft_options import scaling_of
+from optc.system.sources.adapter import read_adapter_config, weights_of
+from optc.system.sources.peft_options import scaling_of
 
 _WEIGHT, _BIAS = ".weight", ".bias"
 #: Where wrappers of a decoder keep it, in names of their class.

@@ -13,8 +13,8 @@ from transformers.modeling_gguf_pytorch_utils import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from optc.errors import InputError, UnsupportedError
-from optc.foreign.errors import foreign_errors
 from optc.importer.gguf.file import open_gguf
+from optc.system.foreign.errors import foreign_errors
 
 ARCHITECTURE = "general.architecture"
 #: What the importer reads beside transformers' tables, by architecture.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optc.errors import InputError, UnavailableError, UnsupportedError
-from optc.foreign.errors import foreign_errors
-from optc.foreign.file import is_file
 from optc.importer.gguf.structure import check_structure
 from optc.importer.gguf.tensor import GgufTensor
+from optc.system.foreign.errors import foreign_errors
+from optc.system.foreign.file import is_file
 
 if TYPE_CHECKING:
     from gguf import GGUFReader

@@ -13,8 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from optc.cache_folder import cache_folder
-from optc.foreign.errors import foreign_errors
 from optc.importer.folders.made_folder import made_folder
 from optc.importer.gguf.file import (
     SUFFIX,
@@ -25,8 +23,10 @@ from optc.importer.gguf.file import (
     vocabulary_of,
 )
 from optc.importer.gguf.vocabulary import TOKENS, check_vocabulary
-from optc.process_memory import give_back_freed
-from optc.progress import tell
+from optc.system.cache_folder import cache_folder
+from optc.system.foreign.errors import foreign_errors
+from optc.system.processes.process_memory import give_back_freed
+from optc.system.progress import tell
 
 #: Which part of a list's field has its length.
 _COUNT = 4

@@ -14,7 +14,7 @@ import struct
 from pathlib import Path
 
 from optc.errors import InputError
-from optc.foreign.file import open_file
+from optc.system.foreign.file import open_file
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)

@@ -17,10 +17,10 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from optc.child_job import answer
 from optc.errors import InputError, UnsupportedError
-from optc.foreign.errors import foreign_errors
-from optc.foreign.file import open_file
+from optc.system.foreign.errors import foreign_errors
+from optc.system.foreign.file import open_file
+from optc.system.processes.child_job import answer
 
 #: Types by their names in safetensors.
 TYPES = {

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from optc.child_job import ChildJob
 from optc.errors import InputError
 from optc.importer.safetensors import STORED_TYPES, StoredTensor
+from optc.system.processes.child_job import ChildJob
 
 SUFFIX = ".bin"
 SINGLE = "pytorch_model.bin"

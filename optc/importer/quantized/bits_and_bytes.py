@@ -26,7 +26,7 @@ from optc.importer.quantized.parts import Parts, numbers, weights
 from optc.importer.quantized.tensors import DecodedTensor, GridTensor
 from optc.importer.safetensors import StoredTensor
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
-from optc.safe_json import JSONError, parse_json
+from optc.system.safe_json import JSONError, parse_json
 
 _STATES = ("quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4")
 _FOUR = ("absmax", "quant_map", "nested_absmax", "nested_quant_map", *_STATES)

@@ -13,6 +13,7 @@ import torch
 import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from optc.artifact.tasks.embedding import EMBEDDING
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code
@@ -22,9 +23,8 @@ from optc.importer.tensors.pooling import Pooled
 from optc.importer.tensors.program import Dynamic, import_module
 from optc.importer.text_model.part import text_config
 from optc.runtime.tensors.images import ImageInput
-from optc.sources.dim import Dim
-from optc.sources.encoder_folder import MODULES
-from optc.tasks.embedding import EMBEDDING
+from optc.system.sources.dim import Dim
+from optc.system.sources.encoder_folder import MODULES
 
 _TOKENIZER = "tokenizer.json"
 #: Tokens of a text where neither config nor tokenizer bounds them, and of the example.
@@ -77,8 +77,8 @@ def _tensors(found: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def is_encoder(folder: Path) -> bool:
-    """True if a folder that may have an encoder (`optc.sources.encoder_folder`) has one: it is
-    sentence-transformers', or its class is neither a decoder, nor the base of one, nor made of a
+    """True if a folder that may have an encoder (`optc.system.sources.encoder_folder`) has one: it
+    is sentence-transformers', or its class is neither a decoder, nor the base of one, nor made of a
     decoder and others.
 
     Raises:

@@ -18,7 +18,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from optc.errors import UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors
 from optc.importer.tensors.program import Dynamic, import_module
-from optc.sources.dim import Dim
+from optc.system.sources.dim import Dim
 
 #: Requests of a call.
 _BATCH = Dim("batch", 1, 1024)

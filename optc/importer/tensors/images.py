@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import yaml
 
+from optc.artifact.tasks.classification import CLASSIFICATION
 from optc.errors import InputError, UnsupportedError
-from optc.executable.tensors_interface import TensorsInterface
-from optc.foreign.file import read_file
 from optc.importer.tensors.imported import ImportedTensors
+from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.runtime.tensors.images import ImageInput, parse_images, pillow
-from optc.tasks.classification import CLASSIFICATION
+from optc.system.foreign.file import read_file
 
 _PROCESSOR = "preprocessor_config.json"
 #: Most that a value of an image may differ by.

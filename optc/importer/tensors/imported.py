@@ -10,11 +10,11 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
+from optc.artifact.tasks.task import Task
+from optc.artifact.tasks.tensors import TENSORS
 from optc.errors import UnsupportedError
-from optc.executable.tensors_interface import DType, TensorsInterface
+from optc.runtime.executable.tensors_interface import DType, TensorsInterface
 from optc.runtime.tensors.images import ImageInput
-from optc.tasks.task import Task
-from optc.tasks.tensors import TENSORS
 
 Array = npt.NDArray[Any]
 #: Tensors by name.
@@ -41,7 +41,7 @@ class ImportedTensors:
     """A model of named tensors.
 
     Attributes:
-        model: The graph, in the form `optc.forms.batched.BatchedTensors`.
+        model: The graph, in the form `optc.ir.forms.batched.BatchedTensors`.
         interface: Its inputs and outputs.
         name: Of the model.
         digest: sha256 in hex of graph and weights.

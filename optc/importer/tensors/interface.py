@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
-from optc.forms.batched import BatchedTensors
 from optc.importer.tensors.imported import dtype_of
-from optc.sources.dim import MOST, Dim
+from optc.ir.forms.batched import BatchedTensors
+from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
+from optc.system.sources.dim import MOST, Dim
 
 
 def describe(model: ir.Model, dims: Iterable[Dim]) -> TensorsInterface:

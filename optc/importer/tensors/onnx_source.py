@@ -11,7 +11,7 @@ import onnx_ir as ir
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors, digest_of
 from optc.importer.tensors.interface import describe
-from optc.sources.dim import Dim
+from optc.system.sources.dim import Dim
 
 #: The standard operators' version that passes know; older models are converted, as far as ONNX can.
 OPSET = 18

@@ -11,7 +11,7 @@ from typing import Any
 
 from optc.errors import InputError
 from optc.importer.tensors.imported import ImportedTensors
-from optc.sources.tensor_source import ONNX, TensorSource, is_factory
+from optc.system.sources.tensor_source import ONNX, TensorSource, is_factory
 
 
 def import_tensors(source: TensorSource) -> ImportedTensors:

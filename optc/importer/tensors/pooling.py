@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import torch
 
+from optc.artifact.tasks.embedding import EMBEDDINGS
 from optc.errors import InputError, UnsupportedError
-from optc.foreign.file import read_file
 from optc.importer.json_file import read_object
-from optc.safe_json import JSONError, parse_json
-from optc.sources.encoder_folder import MODULES
-from optc.tasks.embedding import EMBEDDINGS
+from optc.system.foreign.file import read_file
+from optc.system.safe_json import JSONError, parse_json
+from optc.system.sources.encoder_folder import MODULES
 
 #: Of a pooling's config, in the order in which sentence-transformers puts several side by side.
 _MODES = {

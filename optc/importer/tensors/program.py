@@ -20,7 +20,7 @@ from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors, Tensors, digest_of
 from optc.importer.tensors.interface import describe
 from optc.importer.tensors.signature import signature_hint
-from optc.sources.dim import MOST, Dim
+from optc.system.sources.dim import MOST, Dim
 
 OPSET = 23
 _LOGGERS = ("torch.onnx", "torch.export", "torch._export", "onnxscript", "torch.fx")

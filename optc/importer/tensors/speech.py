@@ -12,16 +12,16 @@ import tokenizers
 import torch
 
 from optc.errors import ArtifactError, InputError, UnsupportedError
-from optc.foreign.errors import foreign_errors
-from optc.foreign.file import is_file
-from optc.foreign.typed_json import typed
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code
 from optc.importer.tensors.encoder import load_model
 from optc.importer.tensors.encoder_decoder import ImportedHalves, import_halves
-from optc.sources.speech_folder import PREPROCESSORS
-from optc.speech.conventions import Conventions
-from optc.speech.mel import LogMel
+from optc.runtime.audio.conventions import Conventions
+from optc.runtime.audio.mel import LogMel
+from optc.system.foreign.errors import foreign_errors
+from optc.system.foreign.file import is_file
+from optc.system.foreign.typed_json import typed
+from optc.system.sources.speech_folder import PREPROCESSORS
 
 _TOKENIZER, _GENERATION = "tokenizer.json", "generation_config.json"
 #: The one kind of features that is known, by the name of transformers' class.

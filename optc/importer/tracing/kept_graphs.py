@@ -18,7 +18,13 @@ import transformers
 from torch._subclasses.fake_tensor import FakeTensor
 from transformers import PretrainedConfig
 
-from optc.cache_folder import cache_folder, code_digest, forget_oldest, keep_whole, read_whole
+from optc.system.cache_folder import (
+    cache_folder,
+    code_digest,
+    forget_oldest,
+    keep_whole,
+    read_whole,
+)
 
 #: The newest that are kept; 0.1 to 10 MB each.
 KEPT = 64

@@ -1,5 +1,5 @@
 """`optc::BlockHadamard`: channels rotated block by block, before they are quantized
-(`optc.executable.block_hadamard` has the meaning and its sources)."""
+(`optc.runtime.executable.block_hadamard` has the meaning and its sources)."""
 
 from __future__ import annotations
 

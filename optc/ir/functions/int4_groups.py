@@ -10,8 +10,8 @@ Scales of two levels are those of QServe (Lin et al., arXiv:2405.04532), for wei
 
 from __future__ import annotations
 
-from optc.executable.executable import INT4_GROUP
 from optc.ir.functions.operator import integers, real
+from optc.runtime.executable.executable import INT4_GROUP
 
 #: A head's largest integer: half of the largest scale below it, its rounding is still an int8.
 LARGEST = 119

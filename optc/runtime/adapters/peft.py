@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from optc.errors import InputError
-from optc.executable.adapter_spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
-from optc.executable.block_hadamard import block_hadamard
-from optc.foreign.file import read_file
-from optc.safe_json import JSONError, parse_json
-from optc.sources.peft_options import check_options, scaling_of
+from optc.runtime.executable.adapter_spec import AdapterModule, AdapterSpec, Float32, ModuleWeights
+from optc.runtime.executable.block_hadamard import block_hadamard
+from optc.system.foreign.file import read_file
+from optc.system.safe_json import JSONError, parse_json
+from optc.system.sources.peft_options import check_options, scaling_of
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count as counting
 
 from optc.errors import RequestError
-from optc.executable.adapter_spec import AdapterSpec
+from optc.runtime.executable.adapter_spec import AdapterSpec
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from threading import RLock
 
 from optc.runtime.handle import Handle
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, Delta, RequestOutput
-from optc.runtime.requests.submission import Submission
+from optc.runtime.requests.request_metrics import RequestMetrics
+from optc.runtime.submitting.submission import Submission
 
 #: Answers that ended otherwise would end otherwise again.
 _BY_ITSELF = frozenset({"stop", "length"})

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from optc.errors import RequestError
-from optc.executable.executable import Float32
 from optc.runtime.beams.search import BeamSearch, Branch, Candidate, Hypothesis, likeliest
+from optc.runtime.executable.executable import Float32
 from optc.runtime.kv.kv_blocks import BlockCopy
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams

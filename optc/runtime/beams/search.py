@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from optc.executable.executable import Float32
+from optc.runtime.executable.executable import Float32
 
 #: Stop when ``width`` hypotheses ended (True), when no beam can be better than the worst of them at
 #: its present length (False), or at any length it can reach ("never").

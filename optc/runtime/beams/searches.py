@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from optc.executable.executable import Float32
 from optc.runtime.beams.group import BeamGroup
+from optc.runtime.executable.executable import Float32
 from optc.runtime.kv.kv_blocks import BlockCopy
-from optc.runtime.loop.logit_rows import LogitRows
 from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.scheduler import Scheduler
+from optc.runtime.step.logit_rows import LogitRows
 
 
 class Searched(NamedTuple):

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.kv.block_pool import BlockPool
 from optc.runtime.kv.eviction import Eviction
 from optc.runtime.kv.prefix_cache import BlockLog, PrefixCache

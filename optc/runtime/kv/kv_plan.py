@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from optc.errors import InputError
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.system.available import available_memory
 

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.kv.block_pool import BlockPool
 from optc.runtime.kv.eviction import Eviction, Order, make_order
 from optc.runtime.kv.prefix_node import ABSENT, Node, descendants
-from optc.runtime.spill.plan import Lost, plan_restore
+from optc.runtime.kv.spill_plan import Lost, plan_restore
 from optc.runtime.spill.spill import Spill, chain, root_digest
 
 

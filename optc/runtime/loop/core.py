@@ -6,16 +6,32 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from optc.executable.executable import Executable
-from optc.runtime.adapters.rows import with_adapters
 from optc.runtime.adapters.table import AdapterTable
 from optc.runtime.beams.searches import BeamSearches
+from optc.runtime.executable.executable import Executable
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.kv_events.events import EventLog
-from optc.runtime.loop.batch import build_batch
-from optc.runtime.loop.kv_copies import move_kv
-from optc.runtime.loop.logit_rows import (
+from optc.runtime.loop.output_processor import advance
+from optc.runtime.metrics.engine_metrics import EngineMetrics
+from optc.runtime.metrics.step_counters import count_drafts, count_queues, snapshot
+from optc.runtime.metrics.step_workload import StepWorkload
+from optc.runtime.outputs import Delta, FinishReason
+from optc.runtime.requests.completion_input import CompletionInput
+from optc.runtime.requests.deadlines import AT_ONCE, Deadlines
+from optc.runtime.requests.request import Request
+from optc.runtime.requests.request_metrics import RequestMetrics
+from optc.runtime.scheduling.chunks import Chunk
+from optc.runtime.scheduling.scheduler import Scheduler
+from optc.runtime.settings import ServeSettings
+from optc.runtime.speculative.proposer import DraftOutcome
+from optc.runtime.speculative.speculator import Speculator
+from optc.runtime.spill.spill import Spill
+from optc.runtime.spill.stores import Store
+from optc.runtime.step.adapter_rows import with_adapters
+from optc.runtime.step.batch import build_batch
+from optc.runtime.step.kv_copies import move_kv
+from optc.runtime.step.logit_rows import (
     Judged,
     LogitRows,
     constrained,
@@ -23,24 +39,8 @@ from optc.runtime.loop.logit_rows import (
     last_rows,
     logit_rows_of,
 )
-from optc.runtime.loop.output_processor import advance
-from optc.runtime.metrics.engine_metrics import EngineMetrics
-from optc.runtime.metrics.request_metrics import RequestMetrics
-from optc.runtime.metrics.step_counters import count_drafts, count_queues, snapshot
-from optc.runtime.metrics.step_workload import StepWorkload
-from optc.runtime.outputs import Delta, FinishReason
-from optc.runtime.requests.completion_input import CompletionInput
-from optc.runtime.requests.deadlines import AT_ONCE, Deadlines
-from optc.runtime.requests.request import Request
-from optc.runtime.scheduling.chunks import Chunk
-from optc.runtime.scheduling.scheduler import Scheduler
-from optc.runtime.scoring.scored_rows import score, scores_of
-from optc.runtime.settings import ServeSettings
-from optc.runtime.speculative.proposer import DraftOutcome
-from optc.runtime.speculative.speculator import Speculator
-from optc.runtime.spill.spill import Spill
-from optc.runtime.spill.stores import Store
-from optc.runtime.structured.masks import fill_masks, prune_drafts
+from optc.runtime.step.masks import fill_masks, prune_drafts
+from optc.runtime.step.scored_rows import score, scores_of
 
 
 class Update(NamedTuple):

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from optc.errors import InputError
-from optc.executable.executable import Executable, SharingExecutable, StepInterface
-from optc.executable.shared_kv import can_share
+from optc.runtime.executable.executable import Executable, SharingExecutable, StepInterface
+from optc.runtime.executable.shared_kv import can_share
 from optc.runtime.kv.kv_plan import KVPlan, plan_kv, plan_with_draft
 from optc.runtime.kv_events.events import EventLog
 from optc.runtime.loop.core import Core

@@ -21,18 +21,18 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 
 from optc.errors import EngineError, OptcError
-from optc.logs.logger import logger
-from optc.process_memory import give_back_freed
 from optc.runtime.handle import Handle
 from optc.runtime.loop.core import Core, Update
 from optc.runtime.loop.latch import Latch
-from optc.runtime.loop.own_process import OwnProcess
 from optc.runtime.loop.places import Places
 from optc.runtime.metrics.engine_health import EngineHealth, State
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
-from optc.runtime.requests.submission import Submission
+from optc.runtime.submitting.submission import Submission
+from optc.runtime.threads.own_process import OwnProcess
+from optc.system.logs.logger import logger
+from optc.system.processes.process_memory import give_back_freed
 
 #: Requests that are added between two steps, and that are cancelled; more wait for the next one, so
 #: that others go on.

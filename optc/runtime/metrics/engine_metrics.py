@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from optc.runtime.metrics.latencies import Latencies
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.metrics.step_workload import StepWorkload
+from optc.runtime.requests.request_metrics import RequestMetrics
 
 if TYPE_CHECKING:
     from optc.runtime.scheduling.chunks import Chunk
@@ -139,7 +139,7 @@ class EngineMetrics:
         )
 
     def _repr_html_(self) -> str:
-        from optc.notebook.tables import html_table  # only notebooks need it
+        from optc.system.notebook.tables import html_table  # only notebooks need it
 
         values = self.to_json()
         latencies = values.pop("latencies")

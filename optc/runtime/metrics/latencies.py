@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from optc.runtime.metrics.quantiles import Quantiles
-from optc.runtime.metrics.request_metrics import RequestMetrics
+from optc.runtime.requests.request_metrics import RequestMetrics
 
 PERCENTILES = (50, 90, 95, 99)
 #: Bounds of histograms in seconds, from a millisecond to 1,000 s.

@@ -12,7 +12,7 @@ _CHOSEN_KIND = re.compile("(T|R):([0-9]+)of([0-9]+)")
 
 @dataclass
 class StepWorkload:
-    """Amounts of work, added up over steps; costs are linear in them (`optc.roofline.costs`).
+    """Amounts of work, added up over steps; costs are linear in them (`optc.proof.roofline.costs`).
 
     Attributes:
         windows: Window of each KV group; 0 is full attention.

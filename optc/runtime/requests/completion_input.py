@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optc.executable.executable import Int32
 from optc.runtime.adapters.table import Adapter
+from optc.runtime.executable.executable import Int32
 from optc.runtime.params import SamplingParams
 from optc.runtime.scoring.scored_prompt import ScoredPrompt
 from optc.runtime.structured.constraint import Constraint

@@ -8,8 +8,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from optc.errors import RequestError
+from optc.runtime.checks import encodes, shown
 from optc.runtime.params import SamplingParams
-from optc.runtime.requests.checks import encodes, shown
 from optc.runtime.requests.prompts import Prompt
 
 #: Most characters of a salt, of which the prefix cache keeps one for each tenant.

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from optc.errors import RequestError
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, FinishReason
 from optc.runtime.requests.completion_input import CompletionInput
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.scheduling.policy import Rank
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 

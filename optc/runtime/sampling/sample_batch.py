@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from optc.executable.executable import Int32
-from optc.executable.sampling import SampleBatch, SampleResult
+from optc.runtime.executable.executable import Int32
+from optc.runtime.executable.sampling import SampleBatch, SampleResult
 from optc.runtime.sampling.sampler import Drawn, Mask, NoToken, Row, Sampled
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 

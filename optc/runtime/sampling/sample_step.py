@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from optc.executable.executable import Executable, Float32
-from optc.executable.sampling import SamplingExecutable
+from optc.runtime.executable.executable import Executable, Float32
+from optc.runtime.executable.sampling import SamplingExecutable
 from optc.runtime.sampling.sample_batch import pack, unpack
 from optc.runtime.sampling.sampler import Drawn, Row, best_tokens, sample_row
 

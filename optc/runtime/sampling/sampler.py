@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from optc.executable.executable import Float32, Int32
+from optc.runtime.executable.executable import Float32, Int32
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.filters import kept_tokens, nearest
 from optc.runtime.sampling.noise import Words, gumbel, least_word, words

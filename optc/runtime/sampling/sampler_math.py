@@ -17,7 +17,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from optc.executable.executable import Float32
+from optc.runtime.executable.executable import Float32
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.kv.kv_blocks import BlockTables
 from optc.runtime.scheduling.policy import Rank
 

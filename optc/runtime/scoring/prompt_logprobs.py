@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 
 Float64 = npt.NDArray[np.float64]

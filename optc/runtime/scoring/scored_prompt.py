@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.params import SamplingParams
 from optc.runtime.scoring.prompt_logprobs import PromptLogprobs
 from optc.runtime.scoring.token_logprobs import TokenLogprobs

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from optc.errors import InputError
-from optc.executable.executable import Executable, HeadedExecutable
+from optc.runtime.executable.executable import Executable, HeadedExecutable
 from optc.runtime.speculative.drafters.chain_drafter import ChainDrafter
 from optc.runtime.speculative.drafters.eagle import EagleModel
 from optc.runtime.speculative.drafters.lookahead import LookaheadProposer

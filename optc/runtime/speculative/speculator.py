@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from optc.runtime.loop.tree import deepest_path
 from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.scheduling.scheduler import Scheduler
 from optc.runtime.speculative.planning.controller import PLACES, Controller, Draftable, StepTimes
 from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest, Learner, Proposer
+from optc.runtime.step.tree import deepest_path
 
 
 @dataclass

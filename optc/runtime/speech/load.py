@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.artifact.choose import Choice
+from optc.artifact.tasks.transcription import ENCODER, TRANSCRIPTION_NAME
 from optc.errors import ArtifactError, UnsupportedError
-from optc.foreign.file import read_file
-from optc.foreign.typed_json import typed
-from optc.options.option import with_changes
+from optc.runtime.audio.conventions import CONVENTIONS_FILE, Conventions
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.tensors.embedder import read_tokenizer
 from optc.runtime.tensors.engine import open_folder
-from optc.safe_json import JSONError, parse_json
-from optc.speech.conventions import CONVENTIONS_FILE, Conventions
-from optc.target import usable_threads
-from optc.tasks.transcription import ENCODER, TRANSCRIPTION_NAME
+from optc.system.foreign.file import read_file
+from optc.system.foreign.typed_json import typed
+from optc.system.hardware.target import usable_threads
+from optc.system.options.option import with_changes
+from optc.system.safe_json import JSONError, parse_json
 
 
 def load_transcriber(

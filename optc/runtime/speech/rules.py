@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from optc.speech.conventions import Conventions
+from optc.runtime.audio.conventions import Conventions
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import RequestError
-from optc.executable.tensors import TensorsExecutable
+from optc.runtime.audio.conventions import TRANSCRIBE, Conventions
+from optc.runtime.audio.resample import resample
+from optc.runtime.audio.wav import Sound, read_wav
+from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.speech.rules import forbid
 from optc.runtime.speech.step import DecoderBatch, Run
 from optc.runtime.speech.transcript import Segment, Transcript
 from optc.runtime.speech.windows import Place, Span
 from optc.runtime.speech.write import Writing, Written, detect_language, write
-from optc.speech.conventions import TRANSCRIBE, Conventions
-from optc.speech.resample import resample
-from optc.speech.wav import Sound, read_wav
 
 if TYPE_CHECKING:
     import tokenizers

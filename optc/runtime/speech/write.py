@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from optc.runtime.audio.conventions import Conventions
 from optc.runtime.speech.rules import forbid, log_softmax
 from optc.runtime.speech.step import DecoderBatch, Run
-from optc.speech.conventions import Conventions
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]

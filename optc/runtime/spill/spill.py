@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.spill.stores import Bytes, Store
 
 #: Weight of the newest measurement in a running mean.
@@ -21,7 +21,7 @@ _PROBE = 64
 
 
 class BlockIO(Protocol):
-    """What is needed of an `optc.executable.executable.Executable`."""
+    """What is needed of an `optc.runtime.executable.executable.Executable`."""
 
     def read_blocks(self, group: int, blocks: Int32) -> Bytes:
         """[n, bytes] contents of blocks."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from optc.errors import InputError
 from optc.runtime.spill.stores import FileStore, HostStore, Store
-from optc.units import parse_memory
+from optc.system.units import parse_memory
 
 
 def parse_spill(where: str | Path) -> Store:

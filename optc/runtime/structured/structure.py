@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple, Protocol
 
 from optc.errors import RequestError
-from optc.runtime.requests.checks import encodes, invalid
+from optc.runtime.checks import encodes, invalid
 
 
 class HasSchema(Protocol):

@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from optc.child_process import child_command, child_environment
 from optc.errors import RequestError
-from optc.logs.logger import logger
 from optc.runtime.structured.complaints import reason
 from optc.runtime.structured.structure import Structure
+from optc.system.logs.logger import logger
+from optc.system.processes.child_process import child_command, child_environment
 
 
 class Limits(NamedTuple):

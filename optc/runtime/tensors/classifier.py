@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import ArtifactError, RequestError
-from optc.executable.tensors import TensorsExecutable
-from optc.executable.tensors_interface import TensorsInterface
+from optc.runtime.executable.tensors import TensorsExecutable
+from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.runtime.tensors.engine import TensorEngine
 from optc.runtime.tensors.images import ImageInput
 

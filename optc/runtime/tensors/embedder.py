@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from optc.artifact.tasks.embedding import EMBEDDINGS
 from optc.errors import ArtifactError, RequestError
-from optc.executable.tensors import TensorsExecutable
-from optc.executable.tensors_interface import TensorsInterface
+from optc.runtime.executable.tensors import TensorsExecutable
+from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.runtime.tensors.engine import TensorEngine
-from optc.tasks.embedding import EMBEDDINGS
 
 if TYPE_CHECKING:
     import tokenizers

@@ -10,11 +10,11 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from optc import registry
-from optc.artifact import EngineEntry
+from optc.artifact.manifest import EngineEntry
 from optc.backend import TensorsBuilder
 from optc.errors import RequestError, UnsupportedError
-from optc.executable.tensors import TensorsExecutable
-from optc.executable.tensors_interface import TensorsInterface, TensorSpec
+from optc.runtime.executable.tensors import TensorsExecutable
+from optc.runtime.executable.tensors_interface import TensorsInterface, TensorSpec
 from optc.runtime.tensors.inputs import checked_inputs
 
 Array = npt.NDArray[Any]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import RequestError
-from optc.executable.tensors_interface import TensorsInterface, TensorSpec
+from optc.runtime.executable.tensors_interface import TensorsInterface, TensorSpec
 
 Array = npt.NDArray[Any]
 

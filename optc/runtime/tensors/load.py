@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
+from optc.artifact.tasks.classification import CLASSIFICATION_NAME
+from optc.artifact.tasks.embedding import EMBEDDING_NAME
+from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.errors import UnsupportedError
-from optc.options.option import with_changes
 from optc.runtime.settings import ServeSettings
 from optc.runtime.tensors.classifier import IMAGES_FILE, Classifier, read_images
 from optc.runtime.tensors.embedder import Embedder, read_tokenizer
 from optc.runtime.tensors.engine import TensorEngine, interface_of, open_folder
-from optc.target import usable_threads
-from optc.tasks.classification import CLASSIFICATION_NAME
-from optc.tasks.embedding import EMBEDDING_NAME
-from optc.tasks.transcription import TRANSCRIPTION_NAME
+from optc.system.hardware.target import usable_threads
+from optc.system.options.option import with_changes
 
 
 def load_tensors(

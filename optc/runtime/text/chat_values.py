@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from optc.errors import RequestError, RequestTypeError
-from optc.runtime.requests.checks import encodes, shown
+from optc.runtime.checks import encodes, shown
 
 #: First of the characters that may stand for others, all of the private use areas.
 _FIRST_MARK, _LAST_MARK = 0xF0000, 0xFFFFD

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple, cast
 import tokenizers
 
 from optc.errors import ArtifactError, RequestError, RequestTypeError
-from optc.foreign.file import read_file
-from optc.logs.logger import logger
-from optc.runtime.requests.checks import shown
+from optc.runtime.checks import shown
 from optc.runtime.text.chat_template import names_read, render_template
 from optc.runtime.text.chat_values import Marks, plain_values, unmarked
 from optc.runtime.text.control_tokens import (
@@ -32,6 +30,8 @@ from optc.runtime.text.messages import (
     with_contents,
 )
 from optc.runtime.text.rust_errors import rust_errors
+from optc.system.foreign.file import read_file
+from optc.system.logs.logger import logger
 
 Message = Mapping[str, Any]
 #: Conversations that show what a template puts around messages, whose content is no token.

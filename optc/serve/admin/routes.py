@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from optc.logs.logger import logger
 from optc.serve.admin.bodies import (
     LoadAdapterBody,
     LoadModelBody,
@@ -24,6 +23,7 @@ from optc.serve.context import service_of
 from optc.serve.models import AdapterSource, ModelSource, ServedModel
 from optc.serve.service import Service
 from optc.serve.tensors.served import ServedTensors
+from optc.system.logs.logger import logger
 
 _LOG = logger(__name__)
 #: How often an engine is asked whether it is idle.

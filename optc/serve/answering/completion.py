@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from optc.openai.logprobs import of_completion, of_prompt
+from optc.runtime.openai.logprobs import of_completion, of_prompt
 from optc.runtime.outputs import Completion, Delta, RequestOutput
 from optc.runtime.requests.prompts import Chat
 from optc.runtime.scoring.token_logprobs import TokenLogprobs

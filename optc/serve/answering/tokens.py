@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from optc.openai.logprobs import of_prompt, of_turn
+from optc.runtime.openai.logprobs import of_prompt, of_turn
 from optc.runtime.outputs import Completion, Delta, RequestOutput
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 from optc.serve.answering.envelope import Envelope

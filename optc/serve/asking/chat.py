@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from optc.openai.fields import take_logprobs, take_variables
-from optc.openai.structures import has_structure
+from optc.runtime.openai.fields import take_logprobs, take_variables
+from optc.runtime.openai.structures import has_structure
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Chat
 from optc.serve.api_errors import APIError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optc.openai.fields import take_logprobs
+from optc.runtime.openai.fields import take_logprobs
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Prompt
 from optc.serve.asking.asked import Asked, Asker

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
 
-from optc.safe_json import JSONError, parse_json
 from optc.serve.api_errors import APIError
+from optc.system.safe_json import JSONError, parse_json
 
 T = TypeVar("T")
 #: Bodies of more bytes are read on a thread: shorter ones take less time than that.

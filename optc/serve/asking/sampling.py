@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from optc.openai.fields import RENAMED, asked, with_numbers
-from optc.openai.names import REFUSED, SAMPLING
-from optc.openai.structures import take_structure
+from optc.runtime.openai.fields import RENAMED, asked, with_numbers
+from optc.runtime.openai.names import REFUSED, SAMPLING
+from optc.runtime.openai.structures import take_structure
 from optc.runtime.params import SamplingParams
 from optc.serve.api_errors import APIError
 from optc.serve.asking.asked import Asker, Usage

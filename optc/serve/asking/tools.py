@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from optc.conversations.tools_in_text import tools_in_text
-from optc.logs.logger import logger
+from optc.proof.conversations.tools_in_text import tools_in_text
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
 from optc.serve.parsing.formats import (
@@ -24,6 +23,7 @@ from optc.serve.parsing.formats import (
 )
 from optc.serve.parsing.grammars import grammar_of_calls, grammar_of_strict_calls
 from optc.serve.parsing.reading import Reading
+from optc.system.logs.logger import logger
 
 _LOG = logger(__name__)
 

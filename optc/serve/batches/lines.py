@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optc.safe_json import JSONError, parse_json
+from optc.system.safe_json import JSONError, parse_json
 
 #: Lines of a batch, and those that are named where they are wrong.
 MOST_LINES, NAMED = 50_000, 20

@@ -6,13 +6,13 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from optc.logs.logger import logger
 from optc.serve.api_errors import APIError
 from optc.serve.batches.answer import answer_line
 from optc.serve.batches.lines import Line, check_lines, read_lines
 from optc.serve.batches.records import Batch
 from optc.serve.batches.store import Store
 from optc.serve.service import Service
+from optc.system.logs.logger import logger
 
 _LOG = logger(__name__)
 #: Lines that are answered at once: enough that steps are full while nobody else asks.

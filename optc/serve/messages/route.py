@@ -9,8 +9,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from optc.openai.fields import take_variables
 from optc.runtime.handle import Handle
+from optc.runtime.openai.fields import take_variables
 from optc.serve.answering.streams import cancel_all, check_output
 from optc.serve.answering.turns import turn_events
 from optc.serve.asking.messages import for_template

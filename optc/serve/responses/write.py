@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from optc.openai.logprobs import of_turn
+from optc.runtime.openai.logprobs import of_turn
 from optc.runtime.outputs import Delta, RequestOutput
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 from optc.serve.answering.token_texts import token_texts

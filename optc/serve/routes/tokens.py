@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from optc.openai.fields import take_variables
+from optc.runtime.openai.fields import take_variables
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.answering.token_texts import token_texts
 from optc.serve.api_errors import APIError

@@ -11,6 +11,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from optc.runtime.audio.wav import Sound, parse_wav
 from optc.runtime.speech.transcriber import Transcriber, WantedChanges
 from optc.runtime.speech.transcript import Segment, Transcript
 from optc.serve.api_errors import APIError
@@ -19,7 +20,6 @@ from optc.serve.context import service_of
 from optc.serve.event_stream import unless_left
 from optc.serve.guards.access_log import facts_of
 from optc.serve.tensors.served import transcriber_of
-from optc.speech.wav import Sound, parse_wav
 
 #: Fields that change what is computed, and that the models here do not have.
 _UNKNOWN = ("prompt", "stream", "chunking_strategy", "include[]")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optc.executable.tensors_interface import TensorSpec
+from optc.runtime.executable.tensors_interface import TensorSpec
 from optc.serve.api_errors import APIError
 
 Array = npt.NDArray[Any]

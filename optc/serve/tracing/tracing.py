@@ -15,7 +15,7 @@ from opentelemetry.trace import set_span_in_context as within
 
 from optc.errors import OptcError
 from optc.runtime.handle import Handle
-from optc.runtime.metrics.request_metrics import RequestMetrics
+from optc.runtime.requests.request_metrics import RequestMetrics
 
 #: Names of attributes: https://opentelemetry.io/docs/specs/semconv/ (HTTP, generative AI).
 _METHOD, _ROUTE, _STATUS = "http.request.method", "http.route", "http.response.status_code"

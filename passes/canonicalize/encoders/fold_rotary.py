@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from optc.ir.functions import is_op
+from optc.ir.pipeline.base import PassReport
 from optc.passes.canonicalize.dataflow import dims, emit, operand, rank, substitute
 from optc.passes.canonicalize.heads import fold, heads_of, split
-from optc.pipeline.base import PassReport
 
 
 def fold_rotary(model: ir.Model, report: PassReport) -> None:

@@ -7,11 +7,13 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.forms.batched import BatchedTensors
-from optc.forms.form import Form
-from optc.forms.packed import STARTS, PackedRows
+from optc.ir.forms.batched import BatchedTensors
+from optc.ir.forms.form import Form
+from optc.ir.forms.packed import STARTS, PackedRows
 from optc.ir.functions import DOMAIN
 from optc.ir.graph import remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dense_form import check_dense_form
 from optc.passes.canonicalize.encoders.fold_rotary import fold_rotary
 from optc.passes.canonicalize.encoders.pooling import find_normalization, find_pooling
@@ -29,8 +31,6 @@ from optc.passes.canonicalize.probe_heads import ProbeHeads
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
 from optc.passes.canonicalize.slices_to_split import SlicesToSplit
 from optc.passes.canonicalize.tables_to_angles import TablesToAngles
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 _STEPS: tuple[Pass, ...] = (
     FoldConstants(),

@@ -9,10 +9,10 @@ import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op, make_node
 from optc.ir.graph import add_initializer, is_constant
+from optc.ir.pipeline.base import PassReport
 from optc.passes.canonicalize.dataflow import dims, emit, insert, substitute
 from optc.passes.canonicalize.encoders.source import Array, Source
 from optc.passes.canonicalize.spelled.region import ForeignError, region_of
-from optc.pipeline.base import PassReport
 
 #: Tokens of a probe.
 _TOKENS = 9

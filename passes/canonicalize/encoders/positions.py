@@ -8,10 +8,10 @@ import onnx_ir as ir
 from optc.ir.emit import Emitter
 from optc.ir.functions import is_op
 from optc.ir.graph import add_initializer, constant, remove_unused
+from optc.ir.pipeline.base import PassReport
 from optc.passes.canonicalize.dataflow import dims, substitute
 from optc.passes.canonicalize.encoders.source import Source
 from optc.passes.canonicalize.spelled.region import ForeignError, region_of
-from optc.pipeline.base import PassReport
 
 #: Tokens of the probes.
 _SHORT, _LONG = 7, 12

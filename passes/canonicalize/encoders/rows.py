@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from optc.forms.packed import POSITIONS, STARTS, TOKENS, TYPES, PackedRows
+from optc.ir.forms.packed import POSITIONS, STARTS, TOKENS, TYPES, PackedRows
 from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
 from optc.ir.graph import replace_node
 from optc.ir.weights import as_lazy

@@ -14,12 +14,12 @@ import onnx_ir as ir
 
 from optc.errors import UnsupportedError
 from optc.ir.functions import is_op
+from optc.ir.pipeline.base import PassReport
 from optc.passes.canonicalize.dataflow import dims, emit, insert, miss, operand, rank, substitute
 from optc.passes.canonicalize.encoders.source import PADDING, Array, Source
 from optc.passes.canonicalize.heads import heads_of
 from optc.passes.canonicalize.spelled.match import Spelled, match
 from optc.passes.canonicalize.spelled.region import ForeignError, Region, region_of
-from optc.pipeline.base import PassReport
 
 #: A token whose score lies so far below the row's own is not seen.
 _HIDDEN = -5000.0

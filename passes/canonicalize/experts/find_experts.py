@@ -11,10 +11,10 @@ import onnx_ir as ir
 from optc.ir.expert_rows import expert_rows, expert_vector
 from optc.ir.functions import DOMAIN, is_op, make_node
 from optc.ir.graph import add_initializer, constant_ints, int_initializer, remove_unused
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.weights import LazyWeight, as_lazy
 from optc.passes.canonicalize.dataflow import dims, emit, insert, miss, operand, rank, substitute
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from optc.ir.experts import find_expert_linear
 from optc.ir.functions import DOMAIN, is_op, make_node
 from optc.ir.graph import add_initializer, constant, constant_ints, remove_unused
 from optc.ir.linear import linear_of
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.weights import as_lazy
 from optc.passes.canonicalize.dataflow import (
     dims,
@@ -27,8 +29,6 @@ from optc.passes.canonicalize.dataflow import (
     substitute,
 )
 from optc.passes.canonicalize.experts.routing import Float32, Hints, Index, recognize
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 #: More nodes than any router has.
 _MOST_NODES = 60

@@ -15,7 +15,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, R
 from optc.ir.functions import is_op
 from optc.passes.canonicalize.dataflow import dims, operand
 from optc.passes.canonicalize.probing.region import TRIG, Dependence, Region
-from optc.reference.submodel import extract, open_session, run_session
+from optc.proof.reference.submodel import extract, open_session, run_session
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]

@@ -18,7 +18,7 @@ import onnx_ir as ir
 from optc.ir.functions import DOMAIN, is_op, operand
 from optc.ir.graph import constant, constant_ints, width
 from optc.ir.linear import Linear, find_linear, find_linears, head_of, linear_of
-from optc.pipeline.base import PassReport
+from optc.ir.pipeline.base import PassReport
 
 #: Kinds of units.
 NEURONS, KV_GROUPS = "neurons", "kv groups"

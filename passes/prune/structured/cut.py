@@ -11,10 +11,10 @@ import onnx_ir as ir
 from optc.ir.functions import DOMAIN, attributes_of, ensure_function
 from optc.ir.graph import constant, constant_ints, int_initializer, remove_unused, width
 from optc.ir.linear import find_linear, find_linears
+from optc.ir.pipeline.base import PassReport
 from optc.ir.weights import Array, LazyWeight, RowReader
 from optc.passes.prune.structured.channels import Channels
 from optc.passes.prune.structured.decisions import Decisions
-from optc.pipeline.base import PassReport
 
 Indices = npt.NDArray[np.intp]
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.ir.weights import Array
-from optc.reference.calibration import CalibrationStore
+from optc.proof.reference.calibration import CalibrationStore
 
 Indices = npt.NDArray[np.intp]
 _KEPT, _WEIGHT, _DONE = "kept units", "weight", "decided"

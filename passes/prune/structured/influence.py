@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from optc.executable.executable import Int32
 from optc.passes.prune.structured.sublayers import SubLayer
-from optc.reference.observers import BlockValues, Watcher
-from optc.reference.partition import Block
-from optc.target import usable_threads
+from optc.proof.reference.observers import BlockValues, Watcher
+from optc.proof.reference.partition import Block
+from optc.runtime.executable.executable import Int32
+from optc.system.hardware.target import usable_threads
 
 
 def influences(model: ir.Model, tokens: Int32, sublayers: Sequence[SubLayer]) -> list[float]:
@@ -22,7 +22,7 @@ def influences(model: ir.Model, tokens: Int32, sublayers: Sequence[SubLayer]) ->
         tokens: Windows [W, S].
         sublayers: Its.
     """
-    from optc.reference.blockwise import observe  # brings ONNX Runtime
+    from optc.proof.reference.blockwise import observe  # brings ONNX Runtime
 
     watcher = _Influence(sublayers)
     observe(model, tokens, [watcher], usable_threads())

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from optc.passes.quantize.gptq.factor import DAMPING, invert_root
-from optc.passes.quantize.gptq.triangular import (
+from optc.passes.numerics.gptq.factor import DAMPING, invert_root
+from optc.passes.numerics.gptq.triangular import (
     cholesky_in_place,
     invert_lower_in_place,
     solve_in_place,

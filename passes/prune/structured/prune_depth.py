@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.executable.executable import Int32
 from optc.ir.functions import DOMAIN, is_op
+from optc.ir.pipeline.base import Pass, PassReport
+from optc.ir.pipeline.phase import Effect
 from optc.passes.prune.structured.choose import Costs, Step, choose
 from optc.passes.prune.structured.cut import refit
 from optc.passes.prune.structured.decisions import Decisions
@@ -26,8 +27,7 @@ from optc.passes.prune.structured.sublayers import (
     remove_sublayers,
 )
 from optc.passes.prune.structured.variants import measure_kl, zero_weight
-from optc.pipeline.base import Pass, PassReport
-from optc.pipeline.phase import Effect
+from optc.runtime.executable.executable import Int32
 
 #: What goes as one: indices of sub-layers.
 Unit = tuple[int, ...]
@@ -123,7 +123,7 @@ class PruneDepth(PruneStructures):
 
     def _choosing_bytes(self, model: ir.Model) -> int:
         """A variant for each sub-layer that may go."""
-        from optc.passes.quantize.predictions.memory import measuring
+        from optc.passes.calibrating.predictions.memory import measuring
 
         if self.choose == _INFLUENCE:
             return 0

@@ -10,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from optc.executable.executable import Int32
 from optc.ir.functions import DOMAIN, is_op
+from optc.ir.pipeline.base import Pass, PassReport
+from optc.ir.pipeline.phase import Effect
 from optc.passes.prune.structured.channels import KV_GROUPS, Channels, find_channels
 from optc.passes.prune.structured.choose import Costs, Step, choose
 from optc.passes.prune.structured.cut import cut_all
@@ -21,8 +22,7 @@ from optc.passes.prune.structured.shapes import initializers_of, shapes_without
 from optc.passes.prune.structured.sizes import Sizes
 from optc.passes.prune.structured.structures import PruneStructures, sizes_facts
 from optc.passes.prune.structured.variants import ChannelVariants
-from optc.pipeline.base import Pass, PassReport
-from optc.pipeline.phase import Effect
+from optc.runtime.executable.executable import Int32
 
 #: A KV head: index of its attention, and of itself.
 Group = tuple[int, int]
@@ -84,8 +84,8 @@ class PruneHeads(PruneStructures):
 
     def _choosing_bytes(self, model: ir.Model) -> int:
         """Hessians of what reads heads, and a variant for each group that may go."""
-        from optc.passes.quantize.predictions.memory import left_hessians, measuring
-        from optc.passes.quantize.working_bytes import observing
+        from optc.passes.calibrating.predictions.memory import left_hessians, measuring
+        from optc.passes.calibrating.working_bytes import observing
 
         found = find_channels(model, KV_GROUPS, PassReport())
         groups = sum(one.units for one in found)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.executable import Int32
+from optc.ir.pipeline.base import Pass, PassReport
 from optc.passes.prune.structured.channels import NEURONS, Channels, find_channels
 from optc.passes.prune.structured.cut import cut_all
 from optc.passes.prune.structured.decisions import Decisions
@@ -19,7 +19,7 @@ from optc.passes.prune.structured.refit import Cut
 from optc.passes.prune.structured.shapes import initializers_of, shapes_without
 from optc.passes.prune.structured.sizes import Sizes
 from optc.passes.prune.structured.structures import PruneStructures, sizes_facts
-from optc.pipeline.base import Pass, PassReport
+from optc.runtime.executable.executable import Int32
 
 
 @dataclass(frozen=True)

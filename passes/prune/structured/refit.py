@@ -19,6 +19,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.ir.linear import Linear
+from optc.ir.pipeline.base import PassReport
+from optc.passes.calibrating.targets import TOKENS_PER_INPUT, Solver
 from optc.passes.prune.structured.cut import slices_of
 from optc.passes.prune.structured.decisions import Ledger
 from optc.passes.prune.structured.obs import damped, least_important, refitted
@@ -31,14 +33,12 @@ from optc.passes.quantize.propagate.stages import (
     rows_of,
 )
 from optc.passes.quantize.propagate.sums import drift_of
-from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT, Solver
-from optc.pipeline.base import PassReport
-from optc.reference.partition import Block
-from optc.reference.stages.stage import Stage
-from optc.reference.streams.floats import Float32
-from optc.reference.streams.gram import Float64
-from optc.reference.submodel import Array
-from optc.reference.two_streams import Pair, Seen
+from optc.proof.reference.partition import Block
+from optc.proof.reference.stages.stage import Stage
+from optc.proof.reference.streams.floats import Float32
+from optc.proof.reference.streams.gram import Float64
+from optc.proof.reference.submodel import Array
+from optc.proof.reference.two_streams import Pair, Seen
 
 Indices = npt.NDArray[np.intp]
 

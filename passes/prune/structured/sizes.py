@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
-from optc.executable.executable import LayerKV
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import width
 from optc.ir.linear import Linear, find_linears, head_of
+from optc.ir.pipeline.base import Pass, PassReport
 from optc.ir.weights import LazyWeight
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.prune.structured.target import Amounts
 from optc.passes.quantize.layer_schemes import PER_CHANNEL, stored_bits
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import Pass, PassReport
-from optc.roofline.estimate import CONTEXT
+from optc.proof.roofline.estimate import CONTEXT
+from optc.runtime.executable.executable import LayerKV
 
 #: [N, K] of weights that are cut, by their initializers.
 Shapes = Mapping[ir.Value, tuple[int, int]]

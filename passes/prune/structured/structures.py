@@ -11,21 +11,21 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.executable import Int32
 from optc.ir.experts import refuse_experts
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.calibrating.predictions.text_shape import TextShape
+from optc.passes.calibrating.reads_text import ReadsText
 from optc.passes.prune.structured.channels import NEURONS, Channels, find_channels
 from optc.passes.prune.structured.check import check_structure
 from optc.passes.prune.structured.decisions import Decisions, Ledger
 from optc.passes.prune.structured.refit import Cut, RefitStages
 from optc.passes.prune.structured.sizes import Sizes
 from optc.passes.prune.structured.target import Target
-from optc.passes.quantize.predictions.text_shape import TextShape
-from optc.passes.quantize.reads_text import ReadsText
-from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.calibration import calibration_of
-from optc.target import usable_threads
+from optc.proof.reference.calibration import calibration_of
+from optc.runtime.executable.executable import Int32
+from optc.system.hardware.target import usable_threads
 
 #: Passes that take the model as these leave it: what they measure, merge or round would be another
 #: model's.
@@ -65,10 +65,10 @@ class PruneOnText(ReadsText):
 
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Both streams, one stage, and the sums over one layer's inputs; fitted weights stay."""
-        from optc.passes.quantize.predictions.memory import left_rows
-        from optc.passes.quantize.working_bytes import propagating
-        from optc.reference.streams.choice import dtype_of, products_here
-        from optc.reference.streams.products import FLOAT32
+        from optc.passes.calibrating.predictions.memory import left_rows
+        from optc.passes.calibrating.working_bytes import propagating
+        from optc.proof.reference.streams.choice import dtype_of, products_here
+        from optc.proof.reference.streams.products import FLOAT32
 
         wide = dtype_of(FLOAT32).itemsize
         values = dtype_of(products_here()).itemsize
@@ -104,7 +104,7 @@ class PruneOnText(ReadsText):
             InputError: Nothing can be taken out, the target cannot be met, or the text or the
                 tokenizer cannot be used.
         """
-        from optc.reference.streams.choice import products_here
+        from optc.proof.reference.streams.choice import products_here
 
         store, report = calibration_of(model), PassReport()
         ledger = Ledger(store, self.name)
@@ -132,8 +132,8 @@ class PruneOnText(ReadsText):
 
     def _measure(self, model: ir.Model, tokens: Int32, later: Sequence[Pass]) -> PassReport:
         """Decide on the text, and keep that in the store."""
-        from optc.reference.streams.choice import products_here, run_products
-        from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
+        from optc.proof.reference.streams.choice import products_here, run_products
+        from optc.proof.reference.two_streams import run_two_streams  # brings ONNX Runtime
 
         report, threads = PassReport(), usable_threads()
         cuts = self._choose(model, tokens, later, report)

@@ -15,8 +15,8 @@ import onnx_ir as ir
 from optc.ir.functions import is_op
 from optc.ir.graph import is_constant, remove_unused
 from optc.ir.linear import Linear, find_linear, linear_of
-from optc.pipeline.base import PassReport
-from optc.reference.partition import Block, is_attention, partition
+from optc.ir.pipeline.base import PassReport
+from optc.proof.reference.partition import Block, is_attention, partition
 
 #: Kinds of sub-layers.
 ATTENTION, MLP = "attention", "mlp"

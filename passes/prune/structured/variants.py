@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from optc.executable.executable import Int32
 from optc.ir.linear import Linear
 from optc.ir.weights import Array, LazyWeight, RowReader
 from optc.passes.prune.structured.channels import Channels
 from optc.passes.prune.structured.cut import slices_of
 from optc.passes.prune.structured.obs import damped, refitted
-from optc.progress import tell
-from optc.reference.calibration import CalibrationStore
-from optc.target import usable_threads
+from optc.proof.reference.calibration import CalibrationStore
+from optc.runtime.executable.executable import Int32
+from optc.system.hardware.target import usable_threads
+from optc.system.progress import tell
 
 Indices = npt.NDArray[np.intp]
 _HESSIAN = "hessian"
@@ -26,7 +26,7 @@ def measure_kl(
     model: ir.Model, tokens: Int32, variants: Sequence[Mapping[ir.Value, LazyWeight]]
 ) -> list[float]:
     """KL(model ‖ model with some weights changed) of each variant, on windows [W, S]."""
-    from optc.reference.variants.measure import measure_variants  # brings ONNX Runtime
+    from optc.proof.reference.variants.measure import measure_variants  # brings ONNX Runtime
 
     found = measure_variants(
         model,
@@ -75,8 +75,8 @@ class ChannelVariants:
         return measure_kl(self._model, tokens, variants)
 
     def _sum(self, tokens: Int32) -> None:
-        from optc.reference.blockwise import observe  # brings ONNX Runtime
-        from optc.reference.input_hessians import HessianObserver
+        from optc.proof.reference.blockwise import observe  # brings ONNX Runtime
+        from optc.proof.reference.input_hessians import HessianObserver
 
         names = {one.x: str(index) for index, one in enumerate(self._channels)}
         observer = HessianObserver(

@@ -14,15 +14,15 @@ import onnx_ir as ir
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedTile
 from optc.ir.weights import Array, LazyWeight, RowReader
+from optc.passes.numerics.affine import RoundRows
+from optc.passes.numerics.gptq.factor import factor_of
+from optc.passes.numerics.gptq.rows import gptq_rows
+from optc.passes.numerics.rounding import Float32, Zeros
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.prune.structured.channels import Channels
 from optc.passes.prune.structured.cut import slices_of
 from optc.passes.prune.structured.obs import damped, refitted, removal_order
-from optc.passes.quantize.affine import RoundRows
 from optc.passes.quantize.budget.groups import rounded
-from optc.passes.quantize.gptq.factor import factor_of
-from optc.passes.quantize.gptq.rows import gptq_rows
-from optc.passes.quantize.rounding import Float32, Zeros
-from optc.passes.quantize.scheme import Scheme
 
 Float64 = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]

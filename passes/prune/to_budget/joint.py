@@ -9,13 +9,13 @@ from itertools import product
 import onnx_ir as ir
 
 from optc.ir.linear import Linear
+from optc.passes.numerics.knapsack import Choice, choose, least_size
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.prune.structured.channels import Channels
 from optc.passes.prune.structured.shapes import shapes_without
 from optc.passes.quantize.budget.groups import Group
-from optc.passes.quantize.budget.knapsack import Choice, choose, least_size
 from optc.passes.quantize.budget.sensitivity import Rated
 from optc.passes.quantize.layer_schemes import stored_bits
-from optc.passes.quantize.scheme import Scheme
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,18 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.ir.weights import LazyWeight
+from optc.passes.calibrating.estimates import estimate, nearest_alike, runs_within
+from optc.passes.numerics.scheme import Scheme
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.prune.structured.channels import Channels
 from optc.passes.prune.structured.variants import measure_kl
 from optc.passes.prune.to_budget.degrees import Degree, degrees_of, without
 from optc.passes.prune.to_budget.joint import Joint, Structure
 from optc.passes.prune.to_budget.places import Places
-from optc.passes.quantize.budget.estimates import estimate, nearest_alike, runs_within
 from optc.passes.quantize.budget.groups import Group, rounded
 from optc.passes.quantize.budget.sensitivity import MOST_MACS, Rater
-from optc.passes.quantize.scheme import Scheme
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.progress import tell
-from optc.reference.calibration import find_statistics
+from optc.proof.reference.calibration import find_statistics
+from optc.system.progress import tell
 
 Float64 = npt.NDArray[np.float64]
 

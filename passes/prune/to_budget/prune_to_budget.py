@@ -10,7 +10,10 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.executable import Int32
+from optc.ir.pipeline.base import Pass, PassReport
+from optc.ir.pipeline.phase import Effect
+from optc.passes.calibrating.predictions.text_shape import TextShape
+from optc.passes.numerics.gptq.weights import Factors
 from optc.passes.prune.structured.channels import NEURONS, find_channels
 from optc.passes.prune.structured.cut import cut_all
 from optc.passes.prune.structured.decisions import Decisions
@@ -24,12 +27,9 @@ from optc.passes.prune.to_budget.room import Room
 from optc.passes.quantize.budget.allocate_bits import AllocateBits, rated_alike
 from optc.passes.quantize.budget.groups import Group, groups_of
 from optc.passes.quantize.budget.sensitivity import Rater, note_hessians
-from optc.passes.quantize.gptq.weights import Factors
-from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import Pass, PassReport
-from optc.pipeline.phase import Effect
-from optc.reference.calibration import CalibrationStore
+from optc.proof.reference.calibration import CalibrationStore
+from optc.runtime.executable.executable import Int32
 
 #: Times that losses by pruning count in the choices that are measured as a whole.
 WEIGHTS = (1.0, 2.0)
@@ -82,7 +82,7 @@ class PruneToBudget(PruneOnText):
 
     def _choosing_bytes(self, model: ir.Model) -> int:
         """Hessians, rounding in each format, and variants of the model side by side."""
-        from optc.passes.quantize.predictions.memory import allocating
+        from optc.passes.calibrating.predictions.memory import allocating
 
         measured = TextShape(self.measured_windows, self.window_tokens)
         variants = (3 + len(self.shares)) * len(groups_of(model, head=True))

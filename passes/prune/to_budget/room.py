@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from optc.ir.pipeline.base import Pass
 from optc.passes.prune.to_budget.places import Places
 from optc.passes.quantize.budget.amounts import Budget, Footprint
 from optc.passes.quantize.budget.footprint import footprint
 from optc.passes.quantize.budget.groups import Group
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import Pass
 
 #: A number of bits a weight is handed on as a whole multiple of one millionth.
 _PARTS = 10**6

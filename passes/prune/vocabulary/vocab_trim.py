@@ -10,14 +10,14 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.forms.decoder import Dense
-from optc.forms.form import Form
+from optc.ir.forms.decoder import Dense
+from optc.ir.forms.form import Form
 from optc.ir.graph import width
+from optc.ir.pipeline.base import ALONE, LOCAL, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.vocabulary import digest_ids, read_ids
 from optc.ir.weights import Array, RowReader, as_lazy, take_rows
-from optc.pipeline.base import ALONE, LOCAL, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.partition import partition
+from optc.proof.reference.partition import partition
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from optc.ir.linear import Linear, mark_pruned, sources
 from optc.ir.weights import LazyWeight, concatenate_rows
 from optc.passes.prune.weights.masks import Float32
-from optc.reference.calibration import CalibrationStore
+from optc.proof.reference.calibration import CalibrationStore
 
 
 def statistic_of(spec: str) -> str:

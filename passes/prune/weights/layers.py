@@ -11,16 +11,16 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.ir.linear import Linear, weights_in
+from optc.ir.pipeline.base import PassReport
+from optc.passes.calibrating.targets import Correction
 from optc.passes.prune.weights.amounts import Amount, LayerAmounts
 from optc.passes.prune.weights.kept import find_pruned, keep_pruned
 from optc.passes.prune.weights.masks import Float32
 from optc.passes.prune.weights.methods import Method, relative_loss
 from optc.passes.prune.weights.scores import Float64
 from optc.passes.quantize.propagate.stages import rows_of
-from optc.passes.quantize.propagate.targets import Correction
-from optc.pipeline.base import PassReport
-from optc.reference.calibration import CalibrationStore, weights_of
-from optc.reference.submodel import Array
+from optc.proof.reference.calibration import CalibrationStore, weights_of
+from optc.proof.reference.submodel import Array
 
 
 @dataclass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from optc.passes.calibrating.predictions.text_shape import TextShape
+from optc.passes.calibrating.working_bytes import propagating
 from optc.passes.prune.weights.methods import Method
-from optc.passes.quantize.predictions.text_shape import TextShape
-from optc.passes.quantize.working_bytes import propagating
 
 _FLOAT32, _FLOAT64 = 4, 8
 #: Float32 copies of a weight [N, K] and float64 ones of its Hessian [K, K] that are alive at once.

@@ -11,21 +11,21 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.executable import Int32
 from optc.ir.experts import refuse_experts
 from optc.ir.linear import Linear, find_linears, head_of
+from optc.ir.pipeline.base import ALONE, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.weights import Array, LazyWeight
+from optc.passes.calibrating.reads_text import ReadsText
 from optc.passes.prune.weights.amounts import PATTERNS, Amount, LayerAmounts, amount_of
 from optc.passes.prune.weights.kept import find_pruned, set_pruned, statistic_of
 from optc.passes.prune.weights.layers import PruneLayers
 from optc.passes.prune.weights.masks import mask_of
 from optc.passes.prune.weights.methods import CHANGE, CHOOSE, Method
 from optc.passes.quantize.propagate.stages import CorrectedStages, by_input
-from optc.passes.quantize.reads_text import ReadsText
-from optc.pipeline.base import ALONE, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
-from optc.target import usable_threads
+from optc.proof.reference.calibration import CalibrationStore, calibration_of, weights_of
+from optc.runtime.executable.executable import Int32
+from optc.system.hardware.target import usable_threads
 
 #: Passes that need the layers as this one leaves them, or that would lose what it decided.
 LATER = (
@@ -43,7 +43,7 @@ class PruneWeights(ReadsText):
 
     With ``sequential``, the float32 model runs over a text twice side by side, as it is and with
     each layer pruned, and methods that change what stays prune each layer's weight as corrected for
-    the drift of its inputs and of the residual (`optc.passes.quantize.propagate.targets`). Layers
+    the drift of its inputs and of the residual (`optc.passes.calibrating.targets`). Layers
     with fewer than 16 tokens for each input are not corrected, and named.
 
     Attributes:
@@ -118,9 +118,9 @@ class PruneWeights(ReadsText):
 
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Both streams, and one weight while it is pruned; pruned weights stay."""
+        from optc.passes.calibrating.predictions.memory import left_rows
         from optc.passes.prune.weights.memory import pruning
-        from optc.passes.quantize.predictions.memory import left_rows
-        from optc.reference.streams.choice import dtype_of, products_here
+        from optc.proof.reference.streams.choice import dtype_of, products_here
 
         working = pruning(model, self.shape, self._method, dtype_of(products_here()).itemsize)
         return self.text_costs(working, left_rows(model, np.dtype(np.float32).itemsize))
@@ -136,7 +136,7 @@ class PruneWeights(ReadsText):
         self.amounts.check_names(_names(linears))
         store = calibration_of(model)
         if self._method.reads_inputs:
-            from optc.reference.streams.choice import products_here
+            from optc.proof.reference.streams.choice import products_here
 
             tokens = self.tokens(model)
             recall = self.recall(model, tokens, products_here())
@@ -182,8 +182,8 @@ class PruneWeights(ReadsText):
 
     def _by_inputs(self, model: ir.Model, tokens: Int32, store: CalibrationStore) -> PassReport:
         """Fill the store with pruned weights; the model stays as it is."""
-        from optc.reference.streams.choice import products_here, run_products
-        from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
+        from optc.proof.reference.streams.choice import products_here, run_products
+        from optc.proof.reference.two_streams import run_two_streams  # brings ONNX Runtime
 
         report, threads = PassReport(), usable_threads()
         layers = self._layers(store, report)

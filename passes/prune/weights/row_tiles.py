@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from optc.blas_threads import one_blas_thread
-from optc.target import usable_threads
+from optc.system.hardware.blas_threads import one_blas_thread
+from optc.system.hardware.target import usable_threads
 
 #: Rows of a tile: products of matrices have one shape, but for the last.
 TILE = 256

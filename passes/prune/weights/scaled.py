@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
+from optc.passes.numerics.gptq.factor import DAMPING
 from optc.passes.prune.weights.masks import Float32
-from optc.passes.quantize.gptq.factor import DAMPING
 
 Float64 = npt.NDArray[np.float64]
 

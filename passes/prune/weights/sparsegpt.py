@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from optc.passes.numerics.gptq.factor import Factor, factor_of
 from optc.passes.prune.weights.amounts import Amount
 from optc.passes.prune.weights.masks import Float32, Mask, mask_of
 from optc.passes.prune.weights.row_tiles import in_tiles
-from optc.passes.quantize.gptq.factor import Factor, factor_of
 
 Float64 = npt.NDArray[np.float64]
 #: Columns whose weights are compared when the first of them is reached.
@@ -29,7 +29,7 @@ def by_sparsegpt(rows: Float32, hessian: Float64, amount: Amount, name: str = "w
         name: For messages.
 
     Raises:
-        InputError: As `optc.passes.quantize.gptq.factor.factor_of`.
+        InputError: As `optc.passes.numerics.gptq.factor.factor_of`.
     """
     factor = factor_of(hessian, 0, name, sort=False)
     columns = np.ascontiguousarray(rows.T)  # a column is a row in memory

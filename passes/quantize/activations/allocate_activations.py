@@ -11,19 +11,19 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.executable import Int32
-from optc.passes.quantize.budget.estimates import nearest_alike, runs_within
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.calibrating.estimates import nearest_alike, runs_within
+from optc.passes.calibrating.predictions.text_shape import TextShape
+from optc.passes.calibrating.reads_text import ReadsText, some_windows
+from optc.passes.calibrating.recall import KeptParts, name_of
+from optc.passes.numerics.knapsack import Choice, choose
 from optc.passes.quantize.budget.groups import Group, groups_of
-from optc.passes.quantize.budget.knapsack import Choice, choose
 from optc.passes.quantize.budget.sensitivity import MOST_MACS, costs_of
-from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
-from optc.passes.quantize.reads_text import ReadsText, some_windows
-from optc.passes.quantize.recall import KeptParts, name_of
 from optc.passes.quantize.rotate.readers import kept_grids
-from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
+from optc.runtime.executable.executable import Int32
 
 #: Choices that are measured at once, after which their figures are kept.
 _TOGETHER = 32
@@ -83,7 +83,7 @@ class AllocateActivations(ReadsText):
         """Variants of the model side by side, where any are measured."""
         if not 1 < self.budget < 2:
             return self.text_costs()
-        from optc.passes.quantize.predictions.memory import measuring
+        from optc.passes.calibrating.predictions.memory import measuring
 
         groups = groups_of(model, head=True)
         return self.text_costs(measuring(model, self._measured_shape, len(groups)))

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from optc.errors import InputError
 from optc.ir.linear import Linear
-from optc.reference.calibration import weights_of
+from optc.proof.reference.calibration import weights_of
 
 
 def named_weights(layers: Sequence[Linear], patterns: Sequence[str], where: str) -> set[ir.Value]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from optc.executable.executable import Int32
 from optc.ir.functions import make_node
 from optc.ir.linear import Linear
 from optc.passes.quantize.budget.groups import groups_of
-from optc.progress import tell
-from optc.reference.variants.switch import add_switch, switch_on
-from optc.target import usable_threads
+from optc.proof.reference.variants.switch import add_switch, switch_on
+from optc.runtime.executable.executable import Int32
+from optc.system.hardware.target import usable_threads
+from optc.system.progress import tell
 
 
 def losses(
@@ -26,7 +26,7 @@ def losses(
         chosen: Indices of groups, as of `groups_of`.
         head: Whether the head is a group.
     """
-    from optc.reference.variants.measure import measure_variants  # brings ONNX Runtime
+    from optc.proof.reference.variants.measure import measure_variants  # brings ONNX Runtime
 
     copy = model.clone()
     switches = [_add_switch(copy, one.linears) for one in groups_of(copy, head=head)]

@@ -9,24 +9,24 @@ from typing import Any, ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.executable import Int32
 from optc.ir.experts import refuse_experts
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.calibrating.predictions.text_shape import TextShape
+from optc.passes.calibrating.reads_text import ReadsText, some_windows
+from optc.passes.calibrating.recall import KeptParts
+from optc.passes.numerics.gptq.weights import Factors
+from optc.passes.numerics.knapsack import Choice, choose, least_size
+from optc.passes.numerics.scheme import Scheme
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.budget.amounts import Budget, Footprint
 from optc.passes.quantize.budget.footprint import footprint
 from optc.passes.quantize.budget.groups import Group, groups_of
-from optc.passes.quantize.budget.knapsack import Choice, choose, least_size
 from optc.passes.quantize.budget.sensitivity import Rated, Rater, note_hessians
-from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.layer_schemes import format_text, read_format
-from optc.passes.quantize.predictions.text_shape import TextShape
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
-from optc.passes.quantize.reads_text import ReadsText, some_windows
-from optc.passes.quantize.recall import KeptParts
-from optc.passes.quantize.scheme import Scheme
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.calibration import calibration_of, find_statistics
+from optc.proof.reference.calibration import calibration_of, find_statistics
+from optc.runtime.executable.executable import Int32
 
 #: Ratios of the whole's loss to the sum of its parts' that are as expected.
 EXPECTED_RATIO = (0.8, 1.6)
@@ -105,7 +105,7 @@ class AllocateBits(ReadsText):
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Hessians, rounding in each format, and variants of the model side by side; Hessians
         stay."""
-        from optc.passes.quantize.predictions.memory import allocating, left_hessians
+        from optc.passes.calibrating.predictions.memory import allocating, left_hessians
 
         measured = TextShape(self.measured_windows, self.window_tokens)
         working = allocating(model, self.shape, measured, self._variants(model))

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Literal
 
 from optc.errors import InputError
-from optc.units import parse_bytes
+from optc.system.units import parse_bytes
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _BITS = re.compile(rf"{_NUMBER}\s*bpw", re.ASCII)

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from optc.executable.executable import LayerKV
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import width
 from optc.ir.linear import head_of
+from optc.ir.pipeline.base import Pass
 from optc.ir.weights import LazyWeight
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.quantize.budget.amounts import Footprint
 from optc.passes.quantize.budget.groups import Group
 from optc.passes.quantize.layer_schemes import PER_CHANNEL, stored_bits
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import Pass
-from optc.roofline.estimate import CONTEXT
+from optc.proof.roofline.estimate import CONTEXT
+from optc.runtime.executable.executable import LayerKV
 
 
 def footprint(

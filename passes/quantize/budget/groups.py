@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from optc.blas_threads import one_blas_thread
 from optc.ir.linear import Linear, find_linears, head_of, merged_name
+from optc.ir.pipeline.base import PassReport
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_rows, zeros_of
+from optc.passes.numerics.affine import RoundRows, dequantize_rows, quantize_rows, zeros_of
+from optc.passes.numerics.rounding import Float32
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.layer_schemes import fitting, stored_bits
-from optc.passes.quantize.rounding import Float32
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import PassReport
-from optc.reference.calibration import weights_of
+from optc.proof.reference.calibration import weights_of
+from optc.system.hardware.blas_threads import one_blas_thread
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,18 @@ from functools import partial
 import numpy as np
 import onnx_ir as ir
 
-from optc.executable.executable import Int32
-from optc.passes.quantize.affine import RoundRows
-from optc.passes.quantize.budget.estimates import estimate, nearest_alike, runs_within
+from optc.passes.calibrating.estimates import estimate, nearest_alike, runs_within
+from optc.passes.calibrating.recall import KeptParts, name_of
+from optc.passes.numerics.affine import RoundRows
+from optc.passes.numerics.gptq.weights import Factors
+from optc.passes.numerics.scheme import Scheme
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.budget.groups import Group, rounded, sampled_rows
-from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.layer_schemes import format_text
-from optc.passes.quantize.recall import KeptParts, name_of
-from optc.passes.quantize.scheme import Scheme
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.progress import tell
-from optc.reference.calibration import CalibrationStore, find_statistics
-from optc.target import usable_threads
+from optc.proof.reference.calibration import CalibrationStore, find_statistics
+from optc.runtime.executable.executable import Int32
+from optc.system.hardware.target import usable_threads
+from optc.system.progress import tell
 
 #: Told (done, total) units of about equal work.
 Advance = Callable[[int, int], None]
@@ -113,7 +113,7 @@ class Rater:
         self, changes: Sequence[dict[int, Scheme]], groups: Sequence[Group], advance: Advance
     ) -> list[float]:
         """As `measure`, of all changes at once."""
-        from optc.reference.variants.measure import measure_variants  # brings ONNX Runtime
+        from optc.proof.reference.variants.measure import measure_variants  # brings ONNX Runtime
 
         variants = [
             {
@@ -187,8 +187,8 @@ def note_hessians(
     model: ir.Model, tokens: Int32, groups: Sequence[Group], store: CalibrationStore
 ) -> None:
     """Keep the Hessians of the inputs of ``groups`` over windows of tokens [W, S]."""
-    from optc.reference.blockwise import observe  # brings ONNX Runtime
-    from optc.reference.input_hessians import HessianObserver
+    from optc.proof.reference.blockwise import observe  # brings ONNX Runtime
+    from optc.proof.reference.input_hessians import HessianObserver
 
     names = {group.linears[0].x: group.tensors for group in groups}
     observer = HessianObserver(

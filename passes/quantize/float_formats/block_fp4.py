@@ -13,9 +13,9 @@ from optc.ir.graph import add_initializer, replace_node
 from optc.ir.linear import Linear, sources
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import Array, LazyWeight
+from optc.passes.numerics.gptq.factor import FactorOf
 from optc.passes.quantize.float_formats.formats import NVFP4
 from optc.passes.quantize.float_formats.rows import round_rows
-from optc.passes.quantize.gptq.factor import FactorOf
 from optc.passes.quantize.static_scales import storable
 
 _E4M3 = ml_dtypes.float8_e4m3fn

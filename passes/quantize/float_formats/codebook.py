@@ -11,14 +11,14 @@ from optc.ir.experts import find_expert_linears
 from optc.ir.functions import make_node
 from optc.ir.graph import add_initializer, replace_node
 from optc.ir.linear import Linear, find_linears, head_of, sources, weights_in
+from optc.ir.pipeline.base import PassReport
 from optc.ir.sources import sources_metadata
 from optc.ir.weights import LazyWeight
+from optc.passes.numerics.gptq.factor import FactorOf
+from optc.passes.numerics.gptq.weights import Factors
 from optc.passes.quantize.float_formats.block_fp4 import largest, tensor_scale
 from optc.passes.quantize.float_formats.formats import FP8, MXFP4, NF4, NVFP4, Format
 from optc.passes.quantize.float_formats.rows import RoundedRows, round_rows
-from optc.passes.quantize.gptq.factor import FactorOf
-from optc.passes.quantize.gptq.weights import Factors
-from optc.pipeline.base import PassReport
 
 #: Formats of weights alone, by name.
 STORED = {one.name: one for one in (FP8, NF4, MXFP4, NVFP4)}

@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from optc.ir.functions.block_fp4 import BLOCK, FP4_MAX, FP8_MAX
-from optc.passes.quantize.rounding import Float32
+from optc.passes.numerics.rounding import Float32
 from optc.passes.quantize.static_scales import storable
 
 _E2M1, _E4M3 = ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn

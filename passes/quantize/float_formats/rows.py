@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from optc.ir.weights import Array
+from optc.passes.numerics.gptq.factor import Factor, FactorOf
+from optc.passes.numerics.gptq.rows import TILE, round_columns
+from optc.passes.numerics.rounding import Float32, group_ranges, sum_of_squares
 from optc.passes.quantize.float_formats.formats import Format
-from optc.passes.quantize.gptq.factor import Factor, FactorOf
-from optc.passes.quantize.gptq.rows import TILE, round_columns
-from optc.passes.quantize.rounding import Float32, group_ranges, sum_of_squares
 
 
 class RoundedRows(NamedTuple):

@@ -9,15 +9,10 @@ import onnx_ir as ir
 from optc.errors import InputError
 from optc.ir.graph import constant
 from optc.ir.linear import Linear, find_linear
+from optc.passes.numerics.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN, INPUT_RANGE
 from optc.passes.quantize.folding.places import Part, Place
 from optc.passes.quantize.folding.weights import Float32, scaled_columns, scaled_rows
-from optc.passes.quantize.statistics import (
-    CHANNEL_MEAN,
-    CHANNEL_RANGE,
-    INPUT_HESSIAN,
-    INPUT_RANGE,
-)
-from optc.reference.calibration import CalibrationStore, weights_of
+from optc.proof.reference.calibration import CalibrationStore, weights_of
 
 Float64 = npt.NDArray[np.float64]
 

@@ -22,7 +22,7 @@ import onnx_ir as ir
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import constant, constant_ints
 from optc.ir.linear import Linear, find_linear, head_of, linear_of
-from optc.pipeline.base import PassReport
+from optc.ir.pipeline.base import PassReport
 
 _NORMS = ("RMSNormalization", "LayerNormalization")
 #: Kinds of places, in the order in which they are folded: rows of ``up`` and of values change what

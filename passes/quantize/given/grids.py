@@ -8,7 +8,7 @@ from typing import Literal
 
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.scheme import Scheme
+from optc.passes.numerics.scheme import Scheme
 
 #: Which grids of a checkpoint are kept: all that engines have, those without zero points, or none.
 Keep = Literal["keep", "symmetric", "requantize"]

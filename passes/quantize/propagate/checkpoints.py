@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from optc.ir.pipeline.base import PassReport
 from optc.passes.quantize.propagate.stages import CorrectedStages
-from optc.pipeline.base import PassReport
-from optc.reference.calibration import CalibrationStore, Statistic, StatisticGroup
-from optc.reference.calibration_cache import CalibrationCache, DamagedEntryError
-from optc.reference.two_streams import Pair
+from optc.proof.reference.calibration import CalibrationStore, Statistic, StatisticGroup
+from optc.proof.reference.calibration_cache import CalibrationCache, DamagedEntryError
+from optc.proof.reference.two_streams import Pair
 
 #: Names of the two arrays of a stream.
 _CHANGED, _ORIGINAL = "changed", "original"

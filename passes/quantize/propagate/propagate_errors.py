@@ -9,20 +9,20 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.executable.executable import Int32
 from optc.ir.linear import find_linears, head_of
+from optc.ir.pipeline.base import ALONE, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.calibrating.reads_text import ReadsText, some_windows
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.kept_rows import leave
 from optc.passes.quantize.propagate.checkpoints import BlockCheckpoints
 from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
-from optc.passes.quantize.reads_text import ReadsText, some_windows
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import ALONE, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
-from optc.reference.streams.gram import hessian_of
-from optc.target import usable_threads
+from optc.proof.reference.calibration import CalibrationStore, calibration_of, weights_of
+from optc.proof.reference.streams.gram import hessian_of
+from optc.runtime.executable.executable import Int32
+from optc.system.hardware.target import usable_threads
 
 #: Windows that tell the Hessian of the head's input, where nothing else is asked of the text.
 HEAD_WINDOWS = 4
@@ -85,7 +85,7 @@ class PropagateErrors(ReadsText):
 
     def _products(self, bits: int) -> tuple[str, str]:
         """How linear layers are multiplied here, as they are and with ``bits`` bits."""
-        from optc.reference.streams.choice import has_int8, products_for
+        from optc.proof.reference.streams.choice import has_int8, products_for
 
         if self.products == "int8" and not has_int8():
             raise InputError(
@@ -97,9 +97,9 @@ class PropagateErrors(ReadsText):
 
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Both streams, one stage, and the sums over one layer's inputs; quantized rows stay."""
-        from optc.passes.quantize.predictions.memory import left_rows
-        from optc.passes.quantize.working_bytes import propagating
-        from optc.reference.streams.choice import dtype_of
+        from optc.passes.calibrating.predictions.memory import left_rows
+        from optc.passes.calibrating.working_bytes import propagating
+        from optc.proof.reference.streams.choice import dtype_of
 
         usual, _ = self._products(8)
         working = propagating(model, self.shape, dtype_of(usual).itemsize)
@@ -145,8 +145,8 @@ class PropagateErrors(ReadsText):
         checkpoints: BlockCheckpoints | None,
     ) -> PassReport:
         """Fill the store with quantized rows; the model stays as it is."""
-        from optc.reference.streams.choice import run_products
-        from optc.reference.two_streams import run_two_streams  # brings ONNX Runtime
+        from optc.proof.reference.streams.choice import run_products
+        from optc.proof.reference.two_streams import run_two_streams  # brings ONNX Runtime
 
         report, store, threads = stages.report, stages.store, usable_threads()
         products = run_products(names, threads)
@@ -171,7 +171,7 @@ def _head_alone(
     model: ir.Model, tokens: Int32, store: CalibrationStore, report: PassReport
 ) -> PassReport:
     """Note the Hessian of the head's input, which the layers before it leave as it is."""
-    from optc.reference.blockwise import BlockwiseReference
+    from optc.proof.reference.blockwise import BlockwiseReference
 
     head, reference = head_of(model), BlockwiseReference(model, usable_threads())
     try:

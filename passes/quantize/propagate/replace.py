@@ -9,24 +9,24 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from optc.blas_threads import one_blas_thread
 from optc.ir.experts import feeds_router
 from optc.ir.linear import Linear
+from optc.ir.pipeline.base import PassReport
 from optc.ir.quantized_rows import QuantizedTile, joined_tiles
-from optc.passes.quantize.affine import RoundRows, dequantize_rows, quantize_rows, zeros_of
-from optc.passes.quantize.gptq.factor import Factor, factor_of
-from optc.passes.quantize.gptq.rows import TILE, gptq_rows, tile_rows
+from optc.passes.calibrating.targets import Correction
+from optc.passes.numerics.affine import RoundRows, dequantize_rows, quantize_rows, zeros_of
+from optc.passes.numerics.gptq.factor import Factor, factor_of
+from optc.passes.numerics.gptq.rows import TILE, gptq_rows, tile_rows
+from optc.passes.numerics.rounding import Zeros
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.kept_rows import find_rows, keep_rows
-from optc.passes.quantize.propagate.targets import Correction
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.rounding import Zeros
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import PassReport
-from optc.reference.calibration import CalibrationStore
-from optc.reference.streams.floats import Float32
-from optc.reference.streams.gram import Float64
-from optc.reference.submodel import Array
-from optc.target import usable_threads
+from optc.proof.reference.calibration import CalibrationStore
+from optc.proof.reference.streams.floats import Float32
+from optc.proof.reference.streams.gram import Float64
+from optc.proof.reference.submodel import Array
+from optc.system.hardware.blas_threads import one_blas_thread
+from optc.system.hardware.target import usable_threads
 
 #: Rounds rows by tiles of so many.
 Rounder = tuple[RoundRows, int]

@@ -11,18 +11,18 @@ import onnx_ir as ir
 from optc.ir.functions import is_op
 from optc.ir.graph import constant
 from optc.ir.linear import Linear
-from optc.passes.quantize.adequacy import Adequacy, HalfSums
+from optc.ir.pipeline.base import PassReport
+from optc.passes.calibrating.adequacy import Adequacy, HalfSums
+from optc.passes.calibrating.targets import TOKENS_PER_INPUT, Correction, Solver
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.propagate.sums import drift_of, result_drift_of
-from optc.passes.quantize.propagate.targets import TOKENS_PER_INPUT, Correction, Solver
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import PassReport
-from optc.reference.calibration import CalibrationStore, weights_of
-from optc.reference.partition import Block
-from optc.reference.stages.stage import Stage
-from optc.reference.streams.floats import Float32
-from optc.reference.streams.gram import TOKENS, Float64, hessian_of
-from optc.reference.submodel import Array
-from optc.reference.two_streams import Pair, Seen
+from optc.proof.reference.calibration import CalibrationStore, weights_of
+from optc.proof.reference.partition import Block
+from optc.proof.reference.stages.stage import Stage
+from optc.proof.reference.streams.floats import Float32
+from optc.proof.reference.streams.gram import TOKENS, Float64, hessian_of
+from optc.proof.reference.submodel import Array
+from optc.proof.reference.two_streams import Pair, Seen
 
 #: Other contents, rows [N, K], for the initializers of layers that read one input: from the layers,
 #: E[x' x'ᵀ] of that input, and corrections by initializer (none where there is none).

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from optc.reference.streams.floats import Float32, as_float32
-from optc.reference.streams.gram import Float64, sum_of, token_chunks
-from optc.reference.streams.products import Products
-from optc.reference.submodel import Array
-from optc.reference.two_streams import Pair
+from optc.proof.reference.streams.floats import Float32, as_float32
+from optc.proof.reference.streams.gram import Float64, sum_of, token_chunks
+from optc.proof.reference.streams.products import Products
+from optc.proof.reference.submodel import Array
+from optc.proof.reference.two_streams import Pair
 
 
 def drift_of(x: Pair, products: Products | None = None) -> Float64:

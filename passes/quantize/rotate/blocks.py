@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from optc.executable.block_hadamard import BLOCKS
-from optc.forms.decoder import Dense
-from optc.forms.form import Form
-from optc.forms.packed import PackedRows
+from optc.ir.forms.decoder import Dense
+from optc.ir.forms.form import Form
+from optc.ir.forms.packed import PackedRows
 from optc.ir.functions import make_node
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Phase
 from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Phase
+from optc.runtime.executable.block_hadamard import BLOCKS
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from optc.executable.block_hadamard import largest_block
 from optc.ir.experts import feeds_router, find_expert_linears
 from optc.ir.linear import Linear, find_linears, head_of
+from optc.ir.pipeline.base import PassReport
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import PassReport
+from optc.runtime.executable.block_hadamard import largest_block
 
 #: Metadata key of a value that comes rotated already.
 _ROTATED = "optc.rotated"

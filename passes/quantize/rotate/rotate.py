@@ -8,15 +8,17 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from optc.forms.decoder import Dense
-from optc.forms.form import Form
+from optc.ir.forms.decoder import Dense
+from optc.ir.forms.form import Form
 from optc.ir.graph import add_initializer, width
 from optc.ir.linear import fixed_metadata
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.numerics.hadamard import rotation
 from optc.passes.quantize.folding.places import VALUES, Place, find_places
 from optc.passes.quantize.folding.weights import (
     Float32,
 )
-from optc.passes.quantize.rotate.hadamard import rotation
 from optc.passes.quantize.rotate.residual import (
     NotTurnableError,
     Residual,
@@ -25,8 +27,6 @@ from optc.passes.quantize.rotate.residual import (
 )
 from optc.passes.quantize.rotate.values import head_size, turn_values
 from optc.passes.quantize.smooth.smooth import LATER, refuse_adapters
-from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 #: Seeds of the signs: of the residual stream's rotation, and of the heads'.
 _STREAM_SEED, _HEAD_SEED = 1, 2
@@ -58,7 +58,7 @@ class Rotate(Pass):
 
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Rotations, and tiles that are mixed; these while they are read, too."""
-        from optc.passes.quantize.predictions.memory import turned, turning
+        from optc.passes.calibrating.predictions.memory import turned, turning
 
         return PassCosts(working=turning(model), reading=turned(model))
 

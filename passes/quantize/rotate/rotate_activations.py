@@ -10,13 +10,13 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.linear import head_of
+from optc.ir.pipeline.base import Pass, PassReport
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.blocks import InBlocks, rotation_node
 from optc.passes.quantize.rotate.readers import Input, quantized_inputs
 from optc.passes.quantize.rotate.rotated_rows import rotated_rows
 from optc.passes.quantize.smooth.smooth import LATER
-from optc.pipeline.base import Pass, PassReport
 
 #: Passes behind it that give the head's input to drafts.
 _HIDDEN_STATES = frozenset({"hidden-states", "medusa-heads"})

@@ -9,19 +9,19 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from optc.executable.block_hadamard import BLOCKS
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import width
+from optc.ir.pipeline.base import Pass, PassReport
+from optc.ir.pipeline.phase import Effect
+from optc.passes.numerics.hadamard import hadamard
 from optc.passes.quantize.folding.places import VALUES, Place, find_places
 from optc.passes.quantize.folding.scaled_pairs import scalable
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.blocks import InBlocks, rotation_node
-from optc.passes.quantize.rotate.hadamard import hadamard
 from optc.passes.quantize.rotate.readers import kept_grids, mark_rotated, reason_to_leave
 from optc.passes.quantize.rotate.values import head_size, linear_at, turn_values
 from optc.passes.quantize.smooth.smooth import LATER
-from optc.pipeline.base import Pass, PassReport
-from optc.pipeline.phase import Effect
+from optc.runtime.executable.block_hadamard import BLOCKS
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from optc.executable.block_hadamard import block_hadamard
 from optc.ir.weights import Array, LazyWeight
+from optc.runtime.executable.block_hadamard import block_hadamard
 
 
 def rotated_rows(weight: LazyWeight, block: int) -> LazyWeight:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from optc.ir.linear import Linear
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import dequantize_rows, quantize_rows
-from optc.passes.quantize.scheme import Scheme
+from optc.passes.numerics.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.smooth.scales import Float64, awq_scale
 
 Float32 = npt.NDArray[np.float32]

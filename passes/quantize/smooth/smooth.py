@@ -11,19 +11,19 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.forms.decoder import Dense
-from optc.forms.form import Form
+from optc.ir.forms.decoder import Dense
+from optc.ir.forms.form import Form
 from optc.ir.linear import Linear
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.weights import LazyWeight
+from optc.passes.numerics.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN
 from optc.passes.quantize.folding.fold import fold
 from optc.passes.quantize.folding.places import Place, find_places
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.smooth.scales import Float64, smoothquant_scale
 from optc.passes.quantize.smooth.search import best_scale
-from optc.passes.quantize.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN
-from optc.pipeline.base import ALONE, Pass, PassContext, PassCosts, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.calibration import CalibrationStore, find_statistics, own_calibration
+from optc.proof.reference.calibration import CalibrationStore, find_statistics, own_calibration
 
 #: Passes that need to find the layers as this one leaves them.
 LATER = (
@@ -76,7 +76,7 @@ class Smooth(Pass):
 
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:
         """Hessians, with AWQ; those of scaled inputs stay."""
-        from optc.passes.quantize.predictions.memory import left_hessians, scaling
+        from optc.passes.calibrating.predictions.memory import left_hessians, scaling
 
         awq = self.method == "awq"
         left = left_hessians(model) if awq else 0

@@ -10,17 +10,22 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.errors import InputError
-from optc.forms.decoder import Dense
-from optc.forms.form import Form
-from optc.importer.trained import RoundedTensor, TrainedFolder, digest_trained, read_trained
+from optc.importer.additions.trained import (
+    RoundedTensor,
+    TrainedFolder,
+    digest_trained,
+    read_trained,
+)
+from optc.ir.forms.decoder import Dense
+from optc.ir.forms.form import Form
 from optc.ir.linear import find_linears, head_of
+from optc.ir.pipeline.base import ALONE, LOCAL, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.tensors import model_tensors
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.kept_rows import keep_rows
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import ALONE, LOCAL, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 
 
 @dataclass(frozen=True)

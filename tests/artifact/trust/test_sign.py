@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.artifact.trust.bundle import Bundle, pre_authentication
 from optc.artifact.trust.keys import PrivateKey, PublicKey
 from optc.artifact.trust.sign import _compare, check_signature, sign

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from optc.artifact import Artifact, ArtifactWriter, Source
+from optc.artifact.artifact import Artifact
+from optc.artifact.manifest import Source
 from optc.artifact.trust.provenance import provenance
 from optc.artifact.trust.sbom import sbom
 from optc.artifact.trust.texts import trust_texts
+from optc.artifact.writer import ArtifactWriter
 from tests.artifact.toy import toy_manifest, write_files
 
 REPORT: dict[str, Any] = {

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from optc.cuda_device import Array, Graph
+from optc.system.hardware.cuda_device import Array, Graph
 
 
 class CountingDevice:
-    """`optc.cuda_device.Device`; what is copied lies there only after `wait`.
+    """`optc.system.hardware.cuda_device.Device`; what is copied lies there only after `wait`.
 
     Attributes:
         taken: Allocations by address, filled with what is not a number.

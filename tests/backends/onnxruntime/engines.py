@@ -11,8 +11,8 @@ from optc.backend import BuildOptions
 from optc.backends.onnxruntime.build import build_engine
 from optc.backends.onnxruntime.executable import SlotExecutable
 from optc.backends.onnxruntime.loader import load_engine
-from optc.executable.executable import StepBatch
-from optc.target import parse_target
+from optc.runtime.executable.executable import StepBatch
+from optc.system.hardware.target import parse_target
 from tests.support import families
 from tests.support.families import model_after
 from tests.support.ir_text import Array

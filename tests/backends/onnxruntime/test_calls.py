@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optc.backends.onnxruntime.calls import calls_of
-from optc.executable.executable import StepBatch
+from optc.runtime.executable.executable import StepBatch
 
 SLOTS = 12
 

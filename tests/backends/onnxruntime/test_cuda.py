@@ -18,7 +18,7 @@ from optc.backends.onnxruntime import BACKEND
 from optc.backends.onnxruntime.build import build_engine
 from optc.backends.onnxruntime.loader import load_engine, open_lowered
 from optc.errors import UnavailableError, UnsupportedError
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.backends.onnxruntime.engines import FAMILIES, OPTIONS, Driver
 from tests.support.families import FUSED, model_after
 from tests.support.models import dense_model

@@ -10,7 +10,7 @@ from optc.artifact.files import ArtifactFiles
 from optc.artifact.manifest import FileEntry
 from optc.backends.onnxruntime import BACKEND
 from optc.errors import ArtifactError
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.artifact.toy import toy_engine
 
 DATA = {"provider": "CPUExecutionProvider", "release": "1.31"}

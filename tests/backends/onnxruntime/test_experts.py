@@ -11,7 +11,7 @@ from optc.backends.onnxruntime.build import build_engine
 from optc.backends.onnxruntime.loader import load_engine
 from optc.backends.onnxruntime.support import support_of
 from optc.backends.tensorrt.support import support_of as tensorrt_support_of
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.backends.onnxruntime.engines import OPTIONS, Driver
 from tests.support.experts.models import Experts, expert_model
 from tests.support.families import FUSED

@@ -11,9 +11,9 @@ import pytest
 from optc.backends.onnxruntime.legalize import legalize
 from optc.backends.onnxruntime.legalize.fused import FuseOperators
 from optc.errors import UnsupportedError
+from optc.ir.pipeline.record import PassRecord
 from optc.ir.weights import LazyWeight
 from optc.passes.kv_cache.kv_cache import KVCache
-from optc.pipeline.record import PassRecord
 from tests.backends.onnxruntime.engines import FAMILIES
 from tests.support import oracle
 from tests.support.families import FUSED, model_after

@@ -13,7 +13,7 @@ from optc.backends.onnxruntime.memory import DeviceMemory, HostMemory
 from optc.backends.onnxruntime.pages import PagedExecutable
 from optc.backends.onnxruntime.slots import MakeMemory, Slots
 from optc.errors import InputError
-from optc.executable.executable import Int32, KVGroup, LayerKV, StepInterface
+from optc.runtime.executable.executable import Int32, KVGroup, LayerKV, StepInterface
 from tests.backends.onnxruntime.counting_device import CountingDevice
 
 #: Two layers; the second has other widths, which pages do not.

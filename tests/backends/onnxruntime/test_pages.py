@@ -16,7 +16,7 @@ from optc.backends.onnxruntime.build import build_engine
 from optc.backends.onnxruntime.memory import HostMemory
 from optc.backends.onnxruntime.pages import PagedExecutable, inputs_of
 from optc.errors import InputError, UnsupportedError
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.backends.onnxruntime.engines import FAMILIES, OPTIONS
 from tests.backends.onnxruntime.paged_operator import ReferenceSession
 from tests.backends.tvm.engine_driver import Sequences

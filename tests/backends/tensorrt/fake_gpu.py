@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from optc.cuda_device import Array
+from optc.system.hardware.cuda_device import Array
 from tests.backends.tensorrt.lowered import session
 
 _BASE = 1 << 20
@@ -26,7 +26,7 @@ _TYPES: dict[str, type[np.generic]] = {
 
 
 class FakeDevice:
-    """`optc.cuda_device.Device` over an array of bytes."""
+    """`optc.system.hardware.cuda_device.Device` over an array of bytes."""
 
     def __init__(self, size: int = 64 << 20) -> None:
         self.stream = 7

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.pipeline import registry as pass_registry
+from optc.ir.pipeline import registry as pass_registry
 from tests.support.families import FUSED, model_after
 from tests.support.models import Dense
 

@@ -16,17 +16,17 @@ from optc.backend import BuildOptions, EngineBuild
 from optc.backends.tensorrt.engine_data import ENGINE_FILE
 from optc.backends.tensorrt.header import read_header
 from optc.backends.tensorrt.provider import missing_reason
-from optc.driver.drafts.layer_skip import keep_first_layers
-from optc.driver.judging.engine_gates import lowered_runner
+from optc.compiling.drafts.layer_skip import keep_first_layers
+from optc.compiling.judging.engine_gates import lowered_runner
+from optc.compiling.recipes.recipe import load_recipe
+from optc.compiling.recipes.recipe_additions import with_calibration
 from optc.errors import UnsupportedError
-from optc.importer import import_model
+from optc.importer.import_model import import_model
+from optc.ir.pipeline import registry as pass_registry
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.quantize.quantize_static import QuantizeStatic
-from optc.pipeline import registry as pass_registry
-from optc.pipeline.pipeline import Pipeline
-from optc.recipe import load_recipe
-from optc.recipe_additions import with_calibration
-from optc.reference.text import digest_text
-from optc.target import parse_target
+from optc.proof.reference.text import digest_text
+from optc.system.hardware.target import parse_target
 from tests.backends.tensorrt.lowered import run, step_feeds
 from tests.backends.tensorrt.test_plan import step
 from tests.support.calibration import set_input_ranges

@@ -11,9 +11,9 @@ from optc import registry
 from optc.backend import BuildOptions
 from optc.backends.tensorrt.loading import load_engine
 from optc.backends.tensorrt.provider import missing_reason
-from optc.executable.executable import Executable
-from optc.machine import this_machine
-from optc.target import cuda_target
+from optc.runtime.executable.executable import Executable
+from optc.system.hardware.machine import this_machine
+from optc.system.hardware.target import cuda_target
 from tests.backends.tensorrt.test_plan import step
 from tests.support.families import model_after
 from tests.support.models import Dense, dense_model

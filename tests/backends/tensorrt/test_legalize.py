@@ -15,8 +15,8 @@ from optc.backends.tensorrt.legalize.block_fp4 import BlockFp4
 from optc.backends.tensorrt.legalize.inline import Inline
 from optc.backends.tensorrt.legalize.names import UniqueNames
 from optc.errors import InputError, UnsupportedError
-from optc.forms.kv_pools import KVPools
-from optc.forms.static_kv import StaticKV
+from optc.ir.forms.kv_pools import KVPools
+from optc.ir.forms.static_kv import StaticKV
 from optc.passes.quantize.compute_type import ComputeType
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from tests.backends.tensorrt.lowered import LENGTH, operators, ragged, run, slot_form, step_feeds

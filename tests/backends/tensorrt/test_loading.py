@@ -13,8 +13,8 @@ from optc.backends.tensorrt.engine_data import ENGINE_FILE, read_data
 from optc.backends.tensorrt.header import SIZE, parse_header
 from optc.backends.tensorrt.loading import check_device, gpu_mismatch, release_mismatch
 from optc.errors import UnavailableError
-from optc.machine import Machine
-from optc.target import parse_target
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import parse_target
 from tests.runtime.test_lean_import import run as run_lean
 
 _JSON = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from optc.backends.tensorrt.limits import Limits, slot_length
 from optc.backends.tensorrt.runtime.plan import DECODE, PREFILL, VERIFY, Call, plan_calls
-from optc.executable.executable import StepBatch
+from optc.runtime.executable.executable import StepBatch
 
 CONTEXT = 40
 LENGTH = slot_length(CONTEXT)

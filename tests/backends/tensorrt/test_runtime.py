@@ -17,7 +17,7 @@ from optc.backends.tensorrt.runtime.engine import ProfileRunner
 from optc.backends.tensorrt.runtime.executable import SlotExecutable
 from optc.backends.tensorrt.runtime.open import check_tensors
 from optc.errors import ArtifactError, InputError
-from optc.executable.executable import KVGroup, LayerKV, StepInterface
+from optc.runtime.executable.executable import KVGroup, LayerKV, StepInterface
 from tests.backends.tensorrt.fake_gpu import FakeContext, FakeDevice, fake_contexts
 from tests.backends.tensorrt.lowered import Array
 from tests.backends.tensorrt.test_plan import LIMITS, step

@@ -7,11 +7,11 @@ import onnx_ir as ir
 import pytest
 
 from optc.backends.tensorrt.sparsity import pruned_weights
+from optc.ir.pipeline.base import Pass
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.ir.weights import as_lazy
 from optc.passes.prune.weights.prune_weights import PruneWeights
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import Pass
-from optc.pipeline.pipeline import Pipeline
 from tests.support.dense_models import dense_model
 
 BODY = ("q", "k", "v", "o", "gate", "up", "down")

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from optc.target import host_features, known_targets
+from optc.system.hardware.target import host_features, known_targets
 from tests.backends.tvm.engine_driver import (
     BF16,
     FUSED,

@@ -16,10 +16,10 @@ import pytest
 from optc.backend import Backend, BuildOptions, EngineBuild, SharedWeights
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm_cuda import BACKEND as CUDA_BACKEND
-from optc.driver.drafts.layer_skip import keep_first_layers
-from optc.executable.executable import Executable, Float32, StepBatch
-from optc.forms.ragged import RaggedStep
-from optc.target import parse_target
+from optc.compiling.drafts.layer_skip import keep_first_layers
+from optc.ir.forms.ragged import RaggedStep
+from optc.runtime.executable.executable import Executable, Float32, StepBatch
+from optc.system.hardware.target import parse_target
 from tests.support.families import FUSED, model_after
 from tests.support.models import Dense, dense_model
 from tests.support.pipelines import pipeline_of

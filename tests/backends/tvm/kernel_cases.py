@@ -42,7 +42,7 @@ from optc.backends.tvm.kernels.token_wise import (
     sparse_embedding,
 )
 from optc.backends.tvm.kernels.token_wise import gather_rows as rows
-from optc.target import AARCH64, host_features, known_targets
+from optc.system.hardware.target import AARCH64, host_features, known_targets
 from tests.arm import kernels as arm
 from tests.arm.kernels import target_of
 

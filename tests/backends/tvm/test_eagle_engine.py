@@ -18,10 +18,10 @@ from optc.backends.tvm.compiling.build import pack_weights
 from optc.backends.tvm.lowering.lower_model import lower_model
 from optc.backends.tvm.replay import replay as replay_module
 from optc.backends.tvm.replay.replay import Replays
-from optc.driver.drafts.eagle_layer import make_draft_layer
+from optc.compiling.drafts.eagle_layer import make_draft_layer
 from optc.errors import ArtifactError, InputError, UnsupportedError
-from optc.executable.executable import Executable, Float32, HiddenExecutable
-from optc.target import parse_target
+from optc.runtime.executable.executable import Executable, Float32, HiddenExecutable
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE, Engine, EngineDriver, build
 from tests.support.drafts.heads import write_layer
 from tests.support.families import model_after

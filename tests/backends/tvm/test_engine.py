@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from optc.executable.executable import Executable
+from optc.runtime.executable.executable import Executable
 from tests.backends.tvm.engine_driver import SHAPE, Engine, EngineDriver, OracleDriver
 
 GetEngine = Callable[[str], Engine]

@@ -16,8 +16,8 @@ import pytest
 from optc.backends.tvm import BACKEND, runtime_libs
 from optc.backends.tvm.loaded import loader
 from optc.errors import ArtifactError, InputError, UnavailableError
-from optc.executable.executable import StepBatch
-from optc.target import known_targets
+from optc.runtime.executable.executable import StepBatch
+from optc.system.hardware.target import known_targets
 from tests.backends.tvm.conftest import NAMED
 from tests.backends.tvm.engine_driver import SHAPE, Engine, EngineDriver
 
@@ -129,7 +129,7 @@ sys.meta_path.insert(0, Forbidden())
 import numpy as np
 from pathlib import Path
 from optc.backends.tvm import BACKEND
-from optc.executable.executable import StepBatch
+from optc.runtime.executable.executable import StepBatch
 with open(sys.argv[1], "rb") as file:
     folder, spec, data = pickle.load(file)
 engine = BACKEND.load(Path(folder), spec, data, 1)

@@ -12,7 +12,7 @@ from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul.matmul_two_level import TALL_ROWS, TwoLevelMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, LINE, NEAR, STRANDS, WINDOW, in_turn
 from optc.errors import UnavailableError
-from optc.target import Target
+from optc.system.hardware.target import Target
 from tests.backends.tvm.matmul_cases import V3, V4, V4_BF16, V4_SPARSE, assembly
 
 BYTES = IntMatmul(192, 256)

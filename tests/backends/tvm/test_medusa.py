@@ -11,7 +11,7 @@ import pytest
 from optc.backends.tvm.replay import replay as replay_module
 from optc.backends.tvm.replay.replay import Replays
 from optc.errors import InputError
-from optc.executable.executable import HeadedExecutable
+from optc.runtime.executable.executable import HeadedExecutable
 from tests.backends.tvm.engine_driver import (
     FUSED,
     INT4_A16,

@@ -13,7 +13,7 @@ from optc.backends.tvm import BACKEND, runtime_fetch
 from optc.backends.tvm.runtime_fetch import fetch, fetched_folder, lacking
 from optc.backends.tvm.runtime_libs import LIBRARIES, copy_libraries
 from optc.errors import UnavailableError
-from optc.target import AARCH64, X86_64, known_targets
+from optc.system.hardware.target import AARCH64, X86_64, known_targets
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from optc.backends.tvm.kernels.matmul.schedule import (
     default_schedule,
     two_level_schedule,
 )
-from optc.target import known_targets
+from optc.system.hardware.target import known_targets
 
 ISA = isa_of(known_targets()["x86-64-v4-vnni"])
 NARROW = isa_of(known_targets()["x86-64-v3"])

@@ -15,8 +15,8 @@ from optc.backend import SharedWeights
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm_cuda import BACKEND as CUDA_BACKEND
 from optc.errors import ArtifactError, UnsupportedError
-from optc.roofline.costs import StepCosts
-from optc.target import parse_target
+from optc.proof.roofline.costs import StepCosts
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import (
     FUSED,
     OPTIONS,

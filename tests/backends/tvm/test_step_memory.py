@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from optc.backends.tvm.compiling.compiler import compile_program
 from optc.backends.tvm.program import Call, Function, Program, Tensor
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 
 def rows(name):
     return Tensor(name, "float32", ("T", 16384))
@@ -36,7 +36,7 @@ import numpy as np
 from optc.backends.tvm.loaded.loader import CPU_DEVICES, open_vm
 from optc.backends.tvm.runtime_libs import copy_libraries, import_ffi, open_runtime
 from optc.backends.tvm.loaded.input_memory import aligned
-from optc.process_memory import own_peak_bytes
+from optc.system.processes.process_memory import own_peak_bytes
 
 library = Path(sys.argv[1])
 copy_libraries(library.parent)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optc.errors import InputError
-from optc.executable.executable import Executable, Float32
+from optc.runtime.executable.executable import Executable, Float32
 from tests.backends.tvm.engine_driver import (
     FUSED,
     INT8,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from optc.machine import this_machine
+from optc.system.hardware.machine import this_machine
 
 #: Tests that need a CUDA device; without one they run on the emulator (`test_emulated`).
 collect_ignore = [] if this_machine().sm else ["on_device"]

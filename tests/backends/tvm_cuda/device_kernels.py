@@ -20,8 +20,8 @@ from optc.backends.tvm_cuda.kernels.launch import device_source
 from optc.backends.tvm_cuda.kernels.table import device_function
 from optc.backends.tvm_cuda.step_memory import range_values
 from optc.backends.tvm_cuda.toolchain import device_compiler
-from optc.machine import this_machine
-from optc.target import cuda_target
+from optc.system.hardware.machine import this_machine
+from optc.system.hardware.target import cuda_target
 
 Array = npt.NDArray[Any]
 #: Types of pools that kernels read.

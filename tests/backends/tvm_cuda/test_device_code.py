@@ -29,7 +29,7 @@ from optc.backends.tvm_cuda.kernels.launch import device_source
 from optc.backends.tvm_cuda.kernels.table import FUNCTIONS, device_function
 from optc.backends.tvm_cuda.toolchain import device_compiler
 from optc.errors import UnavailableError, UnsupportedError
-from optc.target import cuda_target
+from optc.system.hardware.target import cuda_target
 from tests.backends.tvm_cuda.cubins import HMMA, IMMA, LDGSTS, architecture, frames, opcodes
 
 MATMULS = {

@@ -14,11 +14,11 @@ from optc.backends.tvm.runtime_libs import LIBRARIES, ffi_version
 from optc.backends.tvm_cuda import BACKEND, loader, runtime
 from optc.backends.tvm_cuda.engine_data import RUNTIME_LIBRARY
 from optc.backends.tvm_cuda.images import best_image, image_file
-from optc.bench.utilization import measurable
 from optc.errors import ArtifactError, UnavailableError, UnsupportedError
-from optc.executable.executable import StepInterface
-from optc.machine import Machine
-from optc.target import parse_target
+from optc.proof.bench.utilization import measurable
+from optc.runtime.executable.executable import StepInterface
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import INT4_A16, INT8, OPTIONS, SHAPE
 from tests.support.families import model_after
 from tests.support.ir_text import model_of

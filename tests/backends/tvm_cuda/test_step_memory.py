@@ -22,7 +22,7 @@ from optc.backends.tvm_cuda.step_memory import (
     step_range_values,
     with_step_memory,
 )
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import BF16_KV, OPTIONS, SHAPE
 from tests.support.families import model_after
 

@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.inputs.grow_eagle import grow_eagle
 from benchmarks.inputs.grow_model import grow
-from optc.driver.drafts.eagle_layer import make_draft_layer
+from optc.compiling.drafts.eagle_layer import make_draft_layer
 from optc.errors import InputError
-from optc.importer import import_model
+from optc.importer.import_model import import_model
 from optc.importer.safetensors import read_header
 from tests.support.drafts.heads import write_layer, write_tensors
 from tests.support.oracle import Array

@@ -61,7 +61,7 @@ def test_the_best_quantizer_of_a_format_counts_and_no_other_format(tmp_path: Pat
 
 @pytest.mark.parametrize("name", [v.format for v in variants.VARIANTS if v.rounded])
 def test_a_rounding_recipe_has_the_weights_of_its_recipe(name: str, tmp_path: Path) -> None:
-    from optc.recipe import load_recipe
+    from optc.compiling.recipes.recipe import load_recipe
 
     file = conversion.rounding(name, tmp_path / "model")
     rounding, calibrated = (load_recipe(r).pipeline.passes for r in (file, name))

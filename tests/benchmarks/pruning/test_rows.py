@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.pruning.__main__ import chosen, keep, known, merged
 from benchmarks.pruning.rows import ROWS
-from optc.pipeline import registry
-from optc.pipeline.entries import read_pipeline
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.entries import read_pipeline
 
 
 def test_every_row_is_a_pipeline_in_a_possible_order() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from optc.lm_eval import tasks
+from optc.proof.lm_eval import tasks
 from tests.cli.conftest import Optc
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from optc import importer
-from optc.importer import ImportedModel
-from optc.target import Target
+from optc.importer import import_model as importer
+from optc.importer.imported import ImportedModel
+from optc.system.hardware.target import Target
 from tests.cli.conftest import Optc
 from tests.runtime.support.toy import ToyExecutable
 from tests.support.stub import StubBackend
@@ -111,7 +111,7 @@ def test_run_on_a_machine_without_the_needed_cpu_feature(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     future = Target("x86-64-v9", "cpu", ("avx2", "avx9000"))
-    monkeypatch.setattr("optc.driver.compiling.engines.parse_target", lambda *_: future)
+    monkeypatch.setattr("optc.compiling.resolving.engines.parse_target", lambda *_: future)
     path = tmp_path / "a"
     arguments = ("-o", path, "--recipe", "fp32", "--target", "x86-64-v9", "--no-gates")
     assert optc("compile", tiny_model, *arguments).code == 0

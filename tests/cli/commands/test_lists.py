@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from optc.cli.commands import targets
-from optc.machine import Machine
-from optc.roofline.measured_targets import facts_of
-from optc.target import known_targets
+from optc.proof.roofline.measured_targets import facts_of
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import known_targets
 from tests.cli.conftest import Optc
 from tests.support.stub import StubBackend
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from optc import registry
-from optc.executable.executable import StepInterface
-from optc.roofline.costs import StepCosts
-from optc.target import Target
-from tests.bench.fakes import COSTS, FakeMeter, FakeProfiler
+from optc.proof.roofline.costs import StepCosts
+from optc.runtime.executable.executable import StepInterface
+from optc.system.hardware.target import Target
 from tests.cli.conftest import Optc
+from tests.proof.bench.fakes import COSTS, FakeMeter, FakeProfiler
 from tests.support.stub import StubBackend
 
 FRAME = {"schema", "warnings"}
@@ -144,7 +144,7 @@ def test_profile_needs_a_backend_that_can_be_measured(
 def test_targets_measure_this_machine(
     optc: Optc, backend: MeasurableStub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("optc.roofline.this_machine.MEASURE_S", 0.0)
+    monkeypatch.setattr("optc.proof.roofline.this_machine.MEASURE_S", 0.0)
     value = optc("targets", "--measure", "--json").json
     assert value["host"]["ceilings"]["int8_gop_per_s"] == {"best": 1e6, "median": 9e5}
     assert backend.measured == ["native"]

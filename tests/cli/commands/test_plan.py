@@ -11,18 +11,18 @@ import pytest
 import optc
 from optc import registry
 from optc.backend import NATIVE, BuildOptions, Support
-from optc.driver.plan import plan
+from optc.compiling.plan import plan
 from optc.errors import UnavailableError
-from optc.executable.executable import KV_TYPES
-from optc.importer import ImportedModel
-from optc.machine import Machine
-from optc.roofline import this_machine
-from optc.roofline.ceilings import Ceiling
-from optc.roofline.costs import KernelCost, StepCosts
-from optc.roofline.estimate import EngineEstimate, speed_bound
-from optc.target import Target, host_features, known_targets
-from tests.bench.fakes import FakeMeter
+from optc.importer.imported import ImportedModel
+from optc.proof.roofline import this_machine
+from optc.proof.roofline.ceilings import Ceiling
+from optc.proof.roofline.costs import KernelCost, StepCosts
+from optc.proof.roofline.estimate import EngineEstimate, speed_bound
+from optc.runtime.executable.executable import KV_TYPES
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import Target, host_features, known_targets
 from tests.cli.conftest import Optc
+from tests.proof.bench.fakes import FakeMeter
 from tests.runtime.support.toy import toy_spec
 from tests.support.stub import VOCAB, StubBackend
 
@@ -188,7 +188,7 @@ def test_without_backends_the_plan_is_of_this_machine(
     plan_tiny: Optc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = Machine(host_features())
-    monkeypatch.setattr("optc.driver.plan.this_machine", lambda: here)
+    monkeypatch.setattr("optc.compiling.plan.this_machine", lambda: here)
     assert [engine["name"] for engine in plan_tiny("--json").json["engines"]] == ["tvm-native"]
     # code for sm_90 runs on it, that for sm_89 does not
     here = Machine(host_features(), (90,))

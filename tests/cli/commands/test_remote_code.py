@@ -47,7 +47,7 @@ def test_every_command_refuses_and_asks_nobody(
     stub: StubBackend,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from optc import importer
+    from optc.importer import import_model as importer
     from optc.importer.hugging_face import import_folder
 
     quick = importer.import_model

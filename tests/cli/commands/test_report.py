@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.artifact.pages.pages import UNSEEN, read_page
+from tests.artifact.pages.sample import BENCH, report
 from tests.artifact.toy import forge, write_toy
 from tests.cli.commands.test_measure_commands import FRAME, MeasurableStub, backend
 from tests.cli.conftest import Optc
 from tests.cli.test_untrusted_text import EVIL
-from tests.report.pages import UNSEEN, read_page
-from tests.report.sample import BENCH, report
 from tests.runtime.support.artifacts import write_artifact
 
 __all__ = ["backend"]

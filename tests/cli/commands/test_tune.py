@@ -11,10 +11,10 @@ import pytest
 import optc as package
 from optc import registry
 from optc.runtime.speculative.planning.costs_cache import CostsCache
-from optc.target import Target
+from optc.system.hardware.target import Target
 from tests.cli.conftest import Optc
+from tests.proof.simulate.fakes import step_times
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
-from tests.simulate.fakes import step_times
 
 WANTED = ("--slo", "ttft=200ms,tpot=20ms", "--threads", "1")
 TRAFFIC = ("--rate", "3", "--prompt", "uniform(10,60)", "--output", "8")
@@ -129,10 +129,10 @@ def test_an_engine_by_name(optc: Optc, tmp_path: Path, monkeypatch: pytest.Monke
 def test_step_times_are_measured_where_none_are_kept(
     optc: Optc, artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("optc.simulate.stopwatch._TURN_S", 0.0)
-    monkeypatch.setattr("optc.simulate.service._DECODE_S", 0.0)
-    monkeypatch.setattr("optc.simulate.service._MIXED_S", 0.0)
-    monkeypatch.setattr("optc.simulate.service._ARRIVALS", 2)
+    monkeypatch.setattr("optc.proof.simulate.stopwatch._TURN_S", 0.0)
+    monkeypatch.setattr("optc.proof.simulate.service._DECODE_S", 0.0)
+    monkeypatch.setattr("optc.proof.simulate.service._MIXED_S", 0.0)
+    monkeypatch.setattr("optc.proof.simulate.service._ARRIVALS", 2)
     trace = ("--trace", "poisson:rate=5,requests=5,prompt=9,output=3")
     rest = ("--slo", "ttft=1s", *trace, "--threads", "2", "--json")
     assert optc("tune", artifact, *rest).json["step_time_error"][str(artifact)] > 0

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from optc import importer
-from optc.artifact import Artifact
-from optc.driver.judging import engine_gates, verify_gates
-from optc.gates import measure
-from optc.importer import ImportedModel
-from optc.machine import Machine
+from optc.artifact.artifact import Artifact
+from optc.compiling.judging import engine_gates, verify_gates
+from optc.importer import import_model as importer
+from optc.importer.imported import ImportedModel
+from optc.proof.gates import measure
+from optc.system.hardware.machine import Machine
 from tests.cli.conftest import Optc
 
 GPU = Machine(frozenset(), (89,), "")

@@ -8,13 +8,13 @@ from xml.etree import ElementTree
 import pytest
 
 from optc.cli.commands import tune
+from tests.artifact.pages.charts.drawing import SVG
+from tests.artifact.pages.pages import read_page
 from tests.artifact.toy import list_files
 from tests.cli.commands.test_measure_commands import SHORT, TRAFFIC, MeasurableStub, backend
 from tests.cli.commands.test_tune import NEVER, WANTED, artifact
 from tests.cli.commands.test_tune import TRAFFIC as TUNED
 from tests.cli.conftest import Optc
-from tests.report.charts.drawing import SVG
-from tests.report.pages import read_page
 from tests.runtime.support.artifacts import write_artifact
 
 __all__ = ["artifact", "backend"]

@@ -13,8 +13,8 @@ import optc as package
 from optc.cli.commands import chat as chat_command
 from optc.cli.commands import run as run_command
 from optc.cli.generating.sampling import CHAT_NAMES, DEFAULTS, sampling_options, sampling_params
-from optc.options.option import flag_name, options_of
 from optc.runtime.params import SamplingParams
+from optc.system.options.option import flag_name, options_of
 from tests.cli.conftest import Optc
 
 

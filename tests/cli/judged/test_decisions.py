@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from optc.cli.judged.decisions import decision_tables
-from optc.judging.decisions import decisions_of
+from optc.proof.conditions.decisions import decisions_of
+from tests.artifact.pages.sample import DECISIONS
 from tests.cli.test_tables import shown
-from tests.report.sample import DECISIONS
 
 
 def test_a_table_has_the_counts_and_the_worst(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from optc.cli.judged.ladder_tables import ladder_tables
-from optc.driver.ladder.rungs import OBJECTIVES
+from optc.compiling.ladder.rungs import OBJECTIVES
+from tests.artifact.pages.sample import LADDER
 from tests.cli.test_tables import shown
-from tests.report.sample import LADDER
 
 
 def test_every_rung_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from tests.fuzz.edits import edit_bytes, edit_json, edit_text
 from tests.fuzz.form import Draw, FileFormat, Files, Materials, read_files
 from tests.fuzz.formats.chat import WORDS

@@ -100,7 +100,7 @@ class Recipes(FileFormat):
 
     def check(self, folder: Path) -> None:
         from optc.artifact.jsonio import canonical_json
-        from optc.recipe import load_recipe
+        from optc.compiling.recipes.recipe import load_recipe
 
         recipe = load_recipe(
             folder / _RECIPE,

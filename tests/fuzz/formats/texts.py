@@ -66,10 +66,10 @@ class Texts(FileFormat):
         return b"\n".join(lines)
 
     def check(self, folder: Path) -> None:
-        from optc.conversations.conversation import Conversation
-        from optc.conversations.read import read_texts
-        from optc.conversations.scored import scored_conversations
-        from optc.reference.text import digest_text, eval_windows
+        from optc.proof.conversations.conversation import Conversation
+        from optc.proof.conversations.read import read_texts
+        from optc.proof.conversations.scored import scored_conversations
+        from optc.proof.reference.text import digest_text, eval_windows
 
         file = next(folder / name for name in (_LINES, _PLAIN) if (folder / name).is_file())
         digest_text(file)

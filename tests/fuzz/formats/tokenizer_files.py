@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from optc.artifact import Artifact, ArtifactWriter
+from optc.artifact.artifact import Artifact
+from optc.artifact.writer import ArtifactWriter
 from optc.errors import OptcError
 from tests.artifact.toy import toy_manifest, write_engine
 from tests.fuzz.edits import edit_json, edit_text
@@ -85,7 +86,7 @@ class TokenizerFiles(FileFormat):
         return edit_json(random, data, KNOWN)
 
     def check(self, folder: Path) -> None:
-        from optc.driver.compiling.tokenizer import write_tokenizer
+        from optc.compiling.resolving.tokenizer import write_tokenizer
 
         output = folder.with_name("artifact")
         shutil.rmtree(output, ignore_errors=True)

@@ -16,10 +16,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from optc.errors import InputError, UnsupportedError
-from optc.importer import import_model
 from optc.importer.checkpoint import checkpoint_files, read_tensors
 from optc.importer.config import read_config
 from optc.importer.hugging_face import _match_untied, build_config
+from optc.importer.import_model import import_model
 from optc.importer.model_folder import model_folder
 from optc.importer.text_model.part import text_config
 from optc.passes.canonicalize import Canonicalize

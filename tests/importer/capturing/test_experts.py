@@ -16,9 +16,9 @@ from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.olmoe.modeling_olmoe import OlmoeSparseMoeBlock
 
-from optc.importer import import_model
 from optc.importer.capturing import experts as capture
 from optc.importer.export import OPSET, quiet
+from optc.importer.import_model import import_model
 from optc.ir.functions import attributes_of
 from optc.passes.canonicalize import Canonicalize
 from optc.passes.canonicalize.canonicalize import STEPS

@@ -20,11 +20,12 @@ from transformers.core_model_loading import revert_weight_conversion
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from optc.errors import InputError, UnsupportedError
-from optc.importer import hugging_face, import_model
+from optc.importer import hugging_face
 from optc.importer.checkpoint import checkpoint_files, read_checkpoint
 from optc.importer.conversion.checkpoint import Conversion, convert_checkpoint
 from optc.importer.conversion.views import Joined, Stacked
 from optc.importer.export import Exported
+from optc.importer.import_model import import_model
 from optc.importer.safetensors import StoredTensor
 from optc.ir.stacked_weights import StackedWeight
 from optc.ir.weights import LazyWeight

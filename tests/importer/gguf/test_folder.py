@@ -15,12 +15,12 @@ import transformers
 from gguf import GGMLQuantizationType as Kind
 
 from optc.errors import InputError, UnavailableError, UnsupportedError
-from optc.importer import import_model
 from optc.importer.checkpoint import checkpoint_files
 from optc.importer.gguf import config as gguf_config
 from optc.importer.gguf.config import read_gguf_config, unread_keys
 from optc.importer.gguf.file import check_package
 from optc.importer.gguf.folder import gguf_folder
+from optc.importer.import_model import import_model
 from optc.importer.model_folder import model_folder, model_name
 from optc.ir.weights import LazyWeight
 from tests.importer.decoders import build, config_of, save

@@ -109,7 +109,9 @@ def test_a_damaged_tokenizer_is_one_error_that_names_the_key(name: str, tmp_path
 def test_commands_end_with_exit_code_2_before_anything_is_imported(
     name: str, command: str, optc: Optc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("optc.importer.import_model", lambda *_, **__: pytest.fail("imported"))
+    monkeypatch.setattr(
+        "optc.importer.import_model.import_model", lambda *_, **__: pytest.fail("imported")
+    )
     file = write(tmp_path / "a.gguf", DAMAGES[name][1])
     output = ("-o", tmp_path / "out") if command == "compile" else ()
     done = optc(command, file, *output)

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from optc.errors import InputError, OptcError, UnsupportedError
-from optc.importer import import_model
 from optc.importer.checkpoint import checkpoint_files, read_tensors
+from optc.importer.import_model import import_model
 from optc.importer.pickled.child import TYPES, tensors
 from optc.importer.pickled.tensors import read_pickled
 from tests.importer.decoders import build, config_of, save

@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import BertModel, ViTModel
 
+from optc.artifact.tasks.embedding import EMBEDDING
+from optc.artifact.tasks.tensors import TENSORS
 from optc.errors import UnsupportedError
 from optc.importer.tensors.encoder import import_encoder, is_encoder
 from optc.importer.tensors.pooling import Pooled
-from optc.sources.encoder_folder import may_be_encoder
-from optc.tasks.embedding import EMBEDDING
-from optc.tasks.tensors import TENSORS
+from optc.system.sources.encoder_folder import may_be_encoder
 from tests.importer.tensors.encoders import POSITIONS, bert, sentence_transformer, vit
 from tests.support.ragged import run
 

@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from optc.errors import InputError, UnsupportedError
-from optc.executable.tensors_interface import DimRange
 from optc.importer.tensors.onnx_source import OPSET, import_onnx
-from optc.sources.dim import Dim
+from optc.runtime.executable.tensors_interface import DimRange
+from optc.system.sources.dim import Dim
 from tests.support.ir_text import f32
 from tests.support.ragged import run
 

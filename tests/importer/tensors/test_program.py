@@ -13,10 +13,10 @@ import torch
 
 from optc import Dim
 from optc.errors import InputError, UnsupportedError
-from optc.executable.tensors_interface import DimRange
 from optc.importer.tensors.open import import_tensors
 from optc.importer.tensors.program import read_program
-from optc.sources.tensor_source import TensorSource
+from optc.runtime.executable.tensors_interface import DimRange
+from optc.system.sources.tensor_source import TensorSource
 from tests.support.ragged import run
 
 

@@ -10,8 +10,16 @@ import pytest
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.speech import import_speech
-from optc.sources.speech_folder import may_transcribe
-from tests.driver.speech.whisper import DE, EN, NO_SPEECH, NO_TIMES, TRANSCRIBE, TRANSLATE, whisper
+from optc.system.sources.speech_folder import may_transcribe
+from tests.compiling.speech.whisper import (
+    DE,
+    EN,
+    NO_SPEECH,
+    NO_TIMES,
+    TRANSCRIBE,
+    TRANSLATE,
+    whisper,
+)
 
 
 def change(file: Path, **values: Any) -> None:

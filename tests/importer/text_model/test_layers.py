@@ -7,7 +7,7 @@ import pytest
 from transformers import AutoConfig, PretrainedConfig
 
 from optc.errors import UnsupportedError
-from optc.families.survey import read_survey
+from optc.importer.families.survey import read_survey
 from optc.importer.text_model.layers import check_layers
 
 FAMILIES = {f.type: f for f in read_survey().families if f.group == "decoder"}

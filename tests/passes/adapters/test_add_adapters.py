@@ -7,11 +7,11 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
-from optc.forms.kv_pools import KVPools
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms.kv_pools import KVPools
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.sources import Source, sources_metadata
 from optc.passes.adapters.add_adapters import AddAdapters
+from optc.runtime.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from tests.support.ir_text import Array, f32, model_of, nodes_text
 from tests.support.ragged import run
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 
-from optc.forms.ragged import RaggedStep
-from optc.importer import import_model
+from optc.importer.import_model import import_model
+from optc.ir.forms.ragged import RaggedStep
 from optc.runtime.adapters.peft import read_peft
 from tests.importer.decoders import build, config_of, reference, save, tokens
 from tests.support.pipelines import pipeline_of

@@ -10,10 +10,10 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError, UnsupportedError
-from optc.forms.decoder import Dense as DenseForm
-from optc.importer import import_model
+from optc.importer.import_model import import_model
+from optc.ir.forms.decoder import Dense as DenseForm
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.canonicalize import PASSES, Canonicalize
-from optc.pipeline.pipeline import Pipeline
 from tests.importer.decoders import build, config_of, error, reference, run, save, tokens
 from tests.passes.canonicalize.texts import exported
 from tests.support.ir_text import expected, f32, nodes_text

@@ -6,8 +6,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from optc.ir.pipeline.base import PassReport
 from optc.passes.canonicalize import dataflow
-from optc.pipeline.base import PassReport
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 
 SIGNATURE = "g (float[B,S,8] x, float[B,S,8] z) => (float[B,S,N] y)"

@@ -10,8 +10,8 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
+from optc.ir.pipeline.base import Pass, PassReport
 from optc.ir.weights import LazyWeight
-from optc.pipeline.base import Pass, PassReport
 from tests.support.ir_text import Array, nodes_text
 
 HEADER = '<ir_version: 10, opset_import: ["" : 23, "optc" : 1]>'

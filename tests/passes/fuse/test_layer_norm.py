@@ -4,11 +4,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.forms.packed import PackedRows
+from optc.ir.forms.packed import PackedRows
 from optc.ir.functions import attributes_of, make_node
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.fuse.layer_norm import FuseLayerNorm
 from optc.passes.fuse.norm_quantize import FuseNormQuantize
-from optc.pipeline.pipeline import Pipeline
 from tests.support.ragged import run
 
 ROWS, WIDTH = 6, 64

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from optc.errors import UnsupportedError
-from optc.forms.batched import BatchedTensors
+from optc.ir.forms.batched import BatchedTensors
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.general.halve_weights import HalveWeights
-from optc.pipeline.pipeline import Pipeline
 from tests.support.ir_text import f32, model_of, nodes_text
 from tests.support.ragged import run
 

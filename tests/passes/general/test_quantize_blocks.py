@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 from optc.errors import InputError
-from optc.forms.batched import BatchedTensors
+from optc.ir.forms.batched import BatchedTensors
 from optc.passes.general import QuantizeBlocks
 from tests.support.ir_text import f32
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from optc.errors import InputError
-from optc.forms.batched import BatchedTensors
+from optc.ir.forms.batched import BatchedTensors
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.general.quantize_convolutions import QuantizeConvolutions
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.tensor_samples import give_samples
+from optc.proof.reference.tensor_samples import give_samples
 from tests.support.ir_text import f32, model_of, nodes_text
 from tests.support.ragged import run
 

@@ -9,9 +9,9 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.forms.batched import BatchedTensors
+from optc.ir.forms.batched import BatchedTensors
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.general.quantize_products import QuantizeProducts
-from optc.pipeline.pipeline import Pipeline
 from tests.support.ir_text import f32, model_of, nodes_text
 from tests.support.ragged import run
 

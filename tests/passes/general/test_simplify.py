@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from optc.forms.batched import BatchedTensors
+from optc.ir.forms.batched import BatchedTensors
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.general.simplify import Simplify
-from optc.pipeline.pipeline import Pipeline
 from tests.support.ir_text import f32, model_of, nodes_text
 from tests.support.ragged import run
 

@@ -9,11 +9,11 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError, UnsupportedError
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms.ragged import RaggedStep
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.kv_cache import allocate_kv as module
 from optc.passes.kv_cache.allocate_kv import AllocateKV, twice
 from optc.passes.kv_cache.kv_cache import KVCache
-from optc.pipeline.pipeline import Pipeline
 from tests.support import dense_models
 from tests.support.letters import letters_folder
 from tests.support.models import Dense, dense_model

@@ -13,15 +13,15 @@ import pytest
 from optc.errors import InputError
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import PassContext
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
 from optc.ir.weights import Given, LazyWeight
 from optc.passes.kv_cache.balance_keys import BalanceKeys
 from optc.passes.kv_cache.kv_cache import KVCache
-from optc.passes.quantize.affine import quantize_rows
+from optc.passes.numerics.affine import quantize_rows
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import PassContext
 from tests.passes.checked import checked_run
 from tests.support.ir_text import Array
 from tests.support.letters import letters_folder

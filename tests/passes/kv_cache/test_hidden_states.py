@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.forms import decoder
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms import decoder
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.linear import head_of
 from optc.passes.kv_cache.hidden_states import HiddenStates
 from optc.passes.kv_cache.kv_cache import KVCache

@@ -6,9 +6,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.executable.executable import KVGroup, LayerKV
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms.ragged import RaggedStep
 from optc.passes.kv_cache.kv_cache import KVCache
+from optc.runtime.executable.executable import KVGroup, LayerKV
 from tests.passes.checked import checked_run
 from tests.support.families import FAMILIES
 from tests.support.ir_text import expected, f32, model_of, nodes_text

@@ -8,10 +8,10 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from optc.compiling.recipes.recipe import load_recipe
 from optc.errors import InputError, UnsupportedError
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.kv_cache.kv_cache import KVCache
-from optc.pipeline.pipeline import Pipeline
-from optc.recipe import load_recipe
 from tests.support.ir_text import f32, model_of
 from tests.support.models import Dense, dense_model
 

@@ -10,12 +10,12 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.importer.heads import digest_heads
+from optc.importer.additions.heads import digest_heads
 from optc.ir.linear import find_linears, head_of
 from optc.passes.kv_cache.medusa_heads import MedusaHeads
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.reference.calibration import calibration_of, weights_of
+from optc.proof.reference.calibration import calibration_of, weights_of
 from tests.support.drafts.heads import write_heads
 from tests.support.families import model_after
 from tests.support.models import Dense, dense_model

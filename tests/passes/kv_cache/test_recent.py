@@ -9,11 +9,11 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.executable.executable import KVGroup, LayerKV
-from optc.forms import decoder
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms import decoder
+from optc.ir.forms.ragged import RaggedStep
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.kv_cache.slots import KVSlots
+from optc.runtime.executable.executable import KVGroup, LayerKV
 from tests.passes.checked import checked_run
 from tests.support.families import FUSED, model_after
 from tests.support.ir_text import Array, expected, f32, model_of, nodes_text

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from optc.errors import InputError, UnsupportedError
-from optc.executable.executable import KVGroup
-from optc.forms import decoder
-from optc.forms.static_kv import StaticKV
+from optc.ir.forms import decoder
+from optc.ir.forms.static_kv import StaticKV
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.kv_cache.slots import KVSlots
-from optc.pipeline.pipeline import Pipeline
+from optc.runtime.executable.executable import KVGroup
 from tests.passes.checked import checked_run
 from tests.support.families import FAMILIES, FUSED, model_after
 from tests.support.ir_text import Array, expected, f32, model_of, nodes_text

@@ -8,16 +8,16 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import Linear, find_linear
-from optc.passes.quantize.calibrate import Calibrate, input_range, note_input_range
-from optc.passes.quantize.statistics import (
+from optc.ir.pipeline.pipeline import Pipeline
+from optc.passes.numerics.statistics import (
     CHANNEL_MEAN,
     CHANNEL_RANGE,
     INPUT_HESSIAN,
     INPUT_HISTOGRAM,
 )
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.calibration import CalibrationStore, calibration_of, find_statistics
-from optc.reference.text import digest_text
+from optc.passes.quantize.calibrate import Calibrate, input_range, note_input_range
+from optc.proof.reference.calibration import CalibrationStore, calibration_of, find_statistics
+from optc.proof.reference.text import digest_text
 from tests.support.dense_models import V, dense_model
 from tests.support.letters import letters_folder
 from tests.support.pipelines import pipeline_of

@@ -9,10 +9,10 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.linear import Linear, find_linear, merge_linears
-from optc.passes.quantize.affine import quantize_rows
+from optc.passes.numerics.affine import quantize_rows
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.kept_rows import find_rows, keep_rows
-from optc.passes.quantize.scheme import Scheme
-from optc.reference.calibration import CalibrationStore
+from optc.proof.reference.calibration import CalibrationStore
 from tests.support.dense_models import dense_model
 
 SCHEMES = [Scheme(8, 0, True), Scheme(4, 16, False), Scheme(4, 16, False, True)]

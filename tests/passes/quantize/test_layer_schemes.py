@@ -9,7 +9,8 @@ import pytest
 from optc.errors import InputError
 from optc.ir.linear import find_linears
 from optc.ir.sources import Source, sources_metadata
-from optc.passes.quantize.affine import quantize_rows
+from optc.passes.numerics.affine import quantize_rows
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.layer_schemes import (
     PER_CHANNEL,
     LayerSchemes,
@@ -18,7 +19,6 @@ from optc.passes.quantize.layer_schemes import (
     stored_bits,
 )
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.scheme import Scheme
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 
 INTEGER = Scheme(4, 32, symmetric=False, integer_scales=True)

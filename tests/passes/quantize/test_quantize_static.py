@@ -7,12 +7,12 @@ import onnxruntime as ort
 import pytest
 
 from optc.errors import InputError, UnsupportedError
+from optc.ir.pipeline.base import Pass, PassContext
+from optc.ir.pipeline.pipeline import Pipeline
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.quantize_static import QuantizeStatic
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import Pass, PassContext
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 from tests.support import oracle
 from tests.support.calibration import set_input_ranges
 from tests.support.ir_text import Array, expected, f32, model_of, nodes_text

@@ -12,9 +12,9 @@ from optc.errors import InputError
 from optc.ir.quantized_rows import QuantizedPart
 from optc.ir.sources import Source, sources_metadata, sources_of
 from optc.passes.kv_cache.kv_cache import KVCache
-from optc.passes.quantize.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.scheme import Scheme
 from tests.support import oracle
 from tests.support.ir_text import Array, expected, f32, model_of, nodes_text
 from tests.support.models import Dense, dense_model

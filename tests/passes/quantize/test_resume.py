@@ -11,6 +11,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from optc.ir.pipeline.base import PassContext, PassReport
+from optc.passes.calibrating.reads_text import ReadsText
 from optc.passes.quantize.activations import allocate_activations
 from optc.passes.quantize.activations.allocate_activations import AllocateActivations
 from optc.passes.quantize.budget import sensitivity
@@ -19,10 +21,8 @@ from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.propagate import checkpoints, stages
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.reads_text import ReadsText
-from optc.pipeline.base import PassContext, PassReport
-from optc.reference.calibration import calibration_of
-from optc.reference.calibration_cache import CalibrationCache
+from optc.proof.reference.calibration import calibration_of
+from optc.proof.reference.calibration_cache import CalibrationCache
 from tests.support.small_decoder import folder, model
 
 __all__ = ["folder", "model"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from optc.ir.pipeline.base import Pass
 from optc.passes.quantize.cast_weights import CastWeights
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.sample import sample_nodes
-from optc.pipeline.base import Pass
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@ from pathlib import Path
 import onnx_ir as ir
 import pytest
 
+from optc.ir.pipeline.base import Pass
+from optc.ir.pipeline.pipeline import Pipeline
+from optc.passes.calibrating.reads_text import ReadsText
 from optc.passes.kv_cache.balance_keys import BalanceKeys
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
@@ -14,10 +17,7 @@ from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.reads_text import ReadsText
 from optc.passes.quantize.smooth.smooth import Smooth
-from optc.pipeline.base import Pass
-from optc.pipeline.pipeline import Pipeline
 from tests.passes.quantize.budget.conftest import folder, model
 
 __all__ = ["folder", "model"]

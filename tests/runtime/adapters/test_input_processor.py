@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from optc.executable.adapter_spec import AdapterSpec
 from optc.runtime.adapters.table import AdapterTable
+from optc.runtime.executable.adapter_spec import AdapterSpec
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.generation_request import GenerationRequest
-from optc.runtime.requests.input_processor import InputProcessor
+from optc.runtime.submitting.input_processor import InputProcessor
 
 WAYS = [SamplingParams(), SamplingParams(n=3), SamplingParams(beam_width=3)]
 

@@ -11,8 +11,8 @@ import pytest
 import safetensors.numpy
 
 from optc.errors import InputError
-from optc.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from optc.runtime.adapters.peft import read_peft
+from optc.runtime.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from tests.support.hadamard import rotation
 
 SPEC = AdapterSpec(

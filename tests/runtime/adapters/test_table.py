@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optc.errors import RequestError
-from optc.executable.adapter_spec import AdapterSpec
 from optc.runtime.adapters.table import Adapter, AdapterTable
+from optc.runtime.executable.adapter_spec import AdapterSpec
 
 SPEC = AdapterSpec(3, 16, ())
 NAMES = st.sampled_from("abcd")

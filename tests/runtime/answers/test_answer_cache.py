@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from optc.errors import EngineError, InputError
 from optc.runtime.engine import Engine
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import RequestOutput
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.settings import ServeSettings
 from tests.runtime.adapters.test_peft import SPEC as ADAPTERS
 from tests.runtime.adapters.test_peft import saved

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optc.executable.executable import Float32, StepBatch
 from optc.runtime.beams.search import EarlyStopping
+from optc.runtime.executable.executable import Float32, StepBatch
 from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core

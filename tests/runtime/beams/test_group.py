@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc.executable.executable import Float32
 from optc.runtime.beams.group import BeamGroup
+from optc.runtime.executable.executable import Float32
 from optc.runtime.kv.kv_blocks import BlockCopy, BlockTables
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
+from optc.runtime.requests.request_metrics import RequestMetrics
 
 END = 7
 VOCAB = 8

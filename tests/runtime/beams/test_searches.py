@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from optc.executable.executable import Float32
 from optc.runtime.beams.searches import BeamSearches
+from optc.runtime.executable.executable import Float32
 from optc.runtime.kv.kv_blocks import BlockCopy
-from optc.runtime.loop.logit_rows import LogitRows
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.step.logit_rows import LogitRows
 from tests.runtime.beams.test_group import Scheduler, logits
 from tests.runtime.support.requests import make_request
 

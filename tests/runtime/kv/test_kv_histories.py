@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.kv.eviction import Eviction
 from optc.runtime.kv.kv_blocks import BlockTables, KVBlocks
 from optc.runtime.spill.spill import Spill

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from optc.errors import InputError
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.runtime.kv.kv_plan import available_memory, plan_kv, plan_with_draft
 from tests.runtime.support.toy import toy_spec

@@ -9,14 +9,14 @@ import numpy.typing as npt
 import pytest
 
 from optc.errors import InputError
-from optc.executable.executable import Int32
 from optc.runtime.engine import Engine
+from optc.runtime.executable.executable import Int32
 from optc.runtime.kv.eviction import Eviction
 from optc.runtime.kv.kv_blocks import BlockTables, KVBlocks
 from optc.runtime.kv.prefix_cache import PrefixCache
 from optc.runtime.kv.prefix_node import ABSENT, Node
+from optc.runtime.kv.spill_plan import Lost
 from optc.runtime.settings import ServeSettings
-from optc.runtime.spill.plan import Lost
 from optc.runtime.spill.spill import Spill
 from optc.runtime.spill.stores import HostStore
 from tests.runtime.support.toy import ToyExecutable, toy_spec

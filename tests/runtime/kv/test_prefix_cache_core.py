@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from optc.executable.executable import StepInterface
 from optc.runtime.adapters.table import Adapter
 from optc.runtime.engine import Engine
+from optc.runtime.executable.executable import StepInterface
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams

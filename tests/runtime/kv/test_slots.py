@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from optc.executable.kv_layout import block_size_for
+from optc.runtime.executable.kv_layout import block_size_for
 from optc.runtime.kv.kv_plan import plan_kv
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from optc.errors import BusyError, EngineError
-from optc.executable.executable import Float32, StepBatch
 from optc.runtime.engine import Engine
+from optc.runtime.executable.executable import Float32, StepBatch
 from optc.runtime.loop.core import Core
 from optc.runtime.loop.worker import AT_ONCE, CANCELLED_AT_ONCE
 from optc.runtime.params import SamplingParams

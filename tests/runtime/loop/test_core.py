@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from optc.executable.executable import Float32, StepBatch, StepInterface
+from optc.runtime.executable.executable import Float32, StepBatch, StepInterface
 from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from optc.errors import EngineError, InputError
-from optc.executable.executable import Float32, StepBatch
 from optc.runtime.engine import Engine
+from optc.runtime.executable.executable import Float32, StepBatch
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.loop.latch import Latch

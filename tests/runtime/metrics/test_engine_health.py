@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from optc.errors import BusyError
-from optc.executable.executable import Float32, StepBatch
 from optc.runtime.engine import Engine
+from optc.runtime.executable.executable import Float32, StepBatch
 from optc.runtime.metrics.engine_health import EngineHealth
 from optc.runtime.params import SamplingParams
 from optc.runtime.settings import ServeSettings

@@ -11,10 +11,10 @@ from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.metrics.engine_metrics import EngineMetrics
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.metrics.step_workload import StepWorkload
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.settings import ServeSettings
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 

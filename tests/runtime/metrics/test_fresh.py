@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from optc.runtime.metrics.engine_metrics import EngineMetrics
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.metrics.step_workload import StepWorkload
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.scheduling.chunks import Chunk
 
 

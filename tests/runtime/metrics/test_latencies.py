@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from optc.runtime.metrics.latencies import BOUNDS, Latencies
-from optc.runtime.metrics.request_metrics import RequestMetrics
+from optc.runtime.requests.request_metrics import RequestMetrics
 
 
 def ended(*times: float, queue: float | None = 0.25) -> RequestMetrics:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from optc.errors import RequestError
+from optc.runtime.checks import shown
 from optc.runtime.engine import Engine
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
-from optc.runtime.requests.checks import shown
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.deadlines import Deadlines
 from optc.runtime.requests.request import Request

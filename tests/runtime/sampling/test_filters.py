@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optc.executable.executable import Float32
+from optc.runtime.executable.executable import Float32
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.filters import kept_tokens, nearest
 from optc.runtime.sampling.sampler_math import distances

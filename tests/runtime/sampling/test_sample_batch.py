@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from optc.executable.sampling import SampleResult
+from optc.runtime.executable.sampling import SampleResult
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sample_batch import FIELDS, NAN, NOTHING_ALLOWED, pack, unpack
 from optc.runtime.sampling.sampler import NoToken, Row, Sampled

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from optc.executable.executable import Float32
-from optc.executable.sampling import SampleBatch, SampleResult
+from optc.runtime.executable.executable import Float32
+from optc.runtime.executable.sampling import SampleBatch, SampleResult
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sample_step import Samples, sample_step
 from optc.runtime.sampling.sampler import NoToken, Row, Sampled

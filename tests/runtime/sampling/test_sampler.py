@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optc.executable.executable import Float32
+from optc.runtime.executable.executable import Float32
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.noise import gumbel, words
 from optc.runtime.sampling.sampler import NoToken, Row, Sampled, sample

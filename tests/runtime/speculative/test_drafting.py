@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from optc.errors import InputError
-from optc.executable.executable import Executable
+from optc.runtime.executable.executable import Executable
 from optc.runtime.speculative import drafting as module
 from optc.runtime.speculative.drafters.lookahead import LookaheadProposer
 from optc.runtime.speculative.drafters.medusa import MedusaProposer, TreePlanner

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.speculative.planning.controller import Draftable, Fixed, StepTimes
 from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest, Drafts
 from optc.runtime.speculative.speculator import DraftSource, Speculator

@@ -9,7 +9,7 @@ import pytest
 
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sampler import NoToken, Row, Sampled, sample
-from optc.runtime.speculative.verifier import Verdict
+from optc.runtime.step.verifier import Verdict
 from tests.runtime.speculative.verifying import verify_logits
 
 #: A model of three tokens whose logits depend on the last one.

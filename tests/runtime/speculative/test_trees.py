@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from optc.executable.executable import Float32, Int32
+from optc.runtime.executable.executable import Float32, Int32
 from optc.runtime.sampling.sampler import Mask, Row, sample
-from optc.runtime.speculative.verifier import Verdict, drafted_rows, verify
+from optc.runtime.step.verifier import Verdict, drafted_rows, verify
 
 
 def verify_logits(

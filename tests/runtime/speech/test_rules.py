@@ -10,9 +10,9 @@ import torch
 from transformers.generation.logits_process import WhisperTimeStampLogitsProcessor
 
 from optc.errors import RequestError
+from optc.runtime.audio.conventions import Conventions
+from optc.runtime.audio.mel import LogMel
 from optc.runtime.speech.rules import forbid
-from optc.speech.conventions import Conventions
-from optc.speech.mel import LogMel
 
 END, NO_TIMES, SIZE = 20, 24, 60
 T = NO_TIMES + 1

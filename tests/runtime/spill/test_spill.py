@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams

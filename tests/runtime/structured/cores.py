@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput

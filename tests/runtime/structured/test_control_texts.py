@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tokenizers
 
-from optc.conversations.token_bytes import TokenBytes
 from optc.errors import RequestError
+from optc.proof.conversations.token_bytes import TokenBytes
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sampler import Sampled, unpacked
 from optc.runtime.structured.compiler import GrammarCompiler

@@ -8,12 +8,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from optc.artifact import Artifact, ArtifactWriter, EngineEntry, Manifest, Source, TokenizerEntry
+from optc.artifact.artifact import Artifact
 from optc.artifact.files import EngineFiles
-from optc.executable.executable import Executable, StepInterface
-from optc.machine import Machine
-from optc.target import Target
-from optc.tasks.text_generation import TEXT_GENERATION
+from optc.artifact.manifest import EngineEntry, Manifest, Source, TokenizerEntry
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
+from optc.artifact.writer import ArtifactWriter
+from optc.runtime.executable.executable import Executable, StepInterface
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import Target
 from tests.runtime.support.texts import byte_level
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 

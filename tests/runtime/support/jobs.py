@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.kv.kv_blocks import BlockTables, KVBlocks, blocks_needed
 from optc.runtime.scheduling.policy import Rank
 from optc.runtime.scheduling.scheduler import Scheduler

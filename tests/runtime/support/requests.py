@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.text.detokenize import Detokenizer, TextStream
 
 

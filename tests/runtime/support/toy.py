@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
-from optc.executable.adapter_spec import ModuleWeights
-from optc.executable.executable import (
+from optc.runtime.executable.adapter_spec import ModuleWeights
+from optc.runtime.executable.executable import (
     Executable,
     Float32,
     Int32,

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from optc.errors import RequestError
-from optc.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
+from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
 from optc.runtime.tensors.inputs import checked_inputs
 
 INTERFACE = TensorsInterface(

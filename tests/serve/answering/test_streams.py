@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from optc.runtime.handle import Handle
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.outputs import Completion, Delta
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.serve.answering.streams import come_together
 
 

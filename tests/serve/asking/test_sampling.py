@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from optc.openai.names import REFUSED, SAMPLING
+from optc.runtime.openai.names import REFUSED, SAMPLING
 from optc.serve.asking.asked import Asked, Asker
 from optc.serve.asking.chat import ask_chat
 from optc.serve.asking.completion import ask_completion

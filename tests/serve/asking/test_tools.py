@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from optc.conversations.tools_in_text import tools_in_text
+from optc.proof.conversations.tools_in_text import tools_in_text
 from optc.runtime.engine import Engine
 from optc.serve.asking import tools
 from optc.serve.asking.messages import for_template

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("aiohttp", reason="the extra 'serve' is not installed")
 
 from optc.serve.page.document import document
-from tests.report.png import pixels
+from tests.artifact.pages.png import pixels
 from tests.runtime.support.artifacts import write_artifact
 from tests.serve.page.browser import BROWSER, Tab, browsing
 from tests.serve.processes import Server, serving

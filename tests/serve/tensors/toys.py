@@ -10,13 +10,13 @@ import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from optc.errors import EngineError
-from optc.executable.tensors import Array
-from optc.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
+from optc.runtime.audio.conventions import Conventions
+from optc.runtime.audio.mel import LogMel
+from optc.runtime.executable.tensors import Array
+from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
 from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.tensors.embedder import Embedder
 from optc.runtime.tensors.engine import TensorEngine
-from optc.speech.conventions import Conventions
-from optc.speech.mel import LogMel
 
 WIDTH = 4
 _MANY = {"batch": DimRange(1, 64), "tokens": DimRange(1, 64)}

@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_tra
 from starlette.testclient import TestClient
 
 from optc.runtime.engine import Engine
-from optc.runtime.metrics.request_metrics import RequestMetrics
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.serve.app import make_app
 from optc.serve.models import ModelSource, ModelTable
 from optc.serve.service import Service

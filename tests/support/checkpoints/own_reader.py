@@ -14,9 +14,10 @@ import onnxruntime
 import torch
 import transformers
 
-from optc.importer import hugging_face, import_model
+from optc.importer import hugging_face
 from optc.importer.export import Exported, export_decoder
-from optc.pipeline.base import PassReport
+from optc.importer.import_model import import_model
+from optc.ir.pipeline.base import PassReport
 from tests.support.pipelines import pipeline_of
 
 PYCODE = Path(__file__).parents[3] / "examples/models/pycode"

@@ -8,7 +8,7 @@ import time
 
 from optc import registry
 from optc.cli.main import main
-from optc.executable.executable import Float32, StepBatch
+from optc.runtime.executable.executable import Float32, StepBatch
 from tests.runtime.support.artifacts import ToyBackend
 from tests.runtime.support.toy import ToyExecutable
 

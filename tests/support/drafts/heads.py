@@ -10,9 +10,9 @@ import numpy as np
 import onnx_ir as ir
 from safetensors.numpy import save_file
 
-from optc.driver.drafts.layer_skip import cut_behind
+from optc.compiling.drafts.layer_skip import cut_behind
 from optc.ir.tensors import model_tensors
-from optc.reference.partition import partition
+from optc.proof.reference.partition import partition
 from tests.support.oracle import Array
 
 RATES = (0.5, 0.2, 0.1)

@@ -16,7 +16,7 @@ from optc.backends.tvm.kernels.attention.operands import Words
 from optc.backends.tvm.kernels.dsl import bf16
 from optc.backends.tvm.kernels.dsl.script import LANES, Expr, bind, load, splat, wide
 from optc.backends.tvm.kernels.kv.pools import TILE
-from optc.executable.executable import INT4_GROUP
+from optc.runtime.executable.executable import INT4_GROUP
 
 #: Rows of words of keys in a group: of four dimensions each.
 _GROUP_ROWS = INT4_GROUP // 4

@@ -24,7 +24,7 @@ from optc.backends.tvm.kernels.dsl.script import (
     tree_sum,
 )
 from optc.backends.tvm.kernels.dsl.vectors import reduce_row
-from optc.executable.executable import INT4_GROUP
+from optc.runtime.executable.executable import INT4_GROUP
 
 #: The largest integer of a head.
 _LARGEST = 119.0

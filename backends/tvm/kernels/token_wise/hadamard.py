@@ -1,6 +1,6 @@
 """The block Hadamard transform of rows, alone and before quantization.
 
-`optc.executable.block_hadamard` has its definition.
+`optc.runtime.executable.block_hadamard` has its definition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from optc.backends.tvm.kernels.dsl.script import (
     store,
 )
 from optc.backends.tvm.kernels.dsl.vectors import for_vectors, load_part, store_part
-from optc.executable.block_hadamard import bent_signs
+from optc.runtime.executable.block_hadamard import bent_signs
 
 #: A value of a block costs about as much as this many plain element operations.
 COST = 2

@@ -11,8 +11,8 @@ from optc.cli.artifact_path import ARTIFACT
 from optc.cli.output import byte_text, json_option, print_json, print_warnings
 
 if TYPE_CHECKING:
-    from optc.export.export import Format
-    from optc.export.written import Written
+    from optc.compiling.export.export import Format
+    from optc.compiling.export.written import Written
 
 _FORMATS = ("gguf", "compressed-tensors", "hf")
 
@@ -48,8 +48,8 @@ def command(
     floats. What has no equivalent in the format is refused by name, and what is rounded, as scales
     to float16, is told with the error that was measured.
     """
-    from optc.artifact import Artifact
-    from optc.export.export import check_export
+    from optc.artifact.artifact import Artifact
+    from optc.compiling.export.export import check_export
     from optc.system.needs import compile_packages
 
     opened = Artifact.open(artifact, verify="size")
@@ -57,7 +57,7 @@ def command(
     check_export(opened, form, place, engine, tokenizer_from)
     opened = Artifact.open(artifact)  # every file is read: after all that can be refused at once
     with compile_packages():
-        from optc.export.export import export_artifact
+        from optc.compiling.export.export import export_artifact
 
         written = export_artifact(opened, form, place, engine, tokenizer_from)
     size = sum(f.stat().st_size for f in ([place] if place.is_file() else place.iterdir()))

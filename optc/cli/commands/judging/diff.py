@@ -18,13 +18,13 @@ from optc.cli.options import add_options
 from optc.cli.output import json_option, print_json, print_warnings, reserved_stdout, show
 from optc.cli.progress import progress_on_stderr
 from optc.errors import InputError
-from optc.judging.summary import Summary
-from optc.judging.verdicts import Conditions, check
+from optc.proof.conditions.summary import Summary
+from optc.proof.conditions.verdicts import Conditions, check
 from optc.runtime.settings import ServeSettings
 
 if TYPE_CHECKING:
-    from optc.bench.interleaved import Compared
-    from optc.judging.differences.subject import Subject
+    from optc.proof.bench.interleaved import Compared
+    from optc.proof.conditions.differences.subject import Subject
 
 #: Options that mean nothing without ``--speed``.
 _OF_SPEED = ("prompt_tokens", "output_tokens", "concurrency", "rounds", "engine", "threads")
@@ -33,7 +33,7 @@ _OPTIONS = "--fail-on or --require"
 
 @dataclass(frozen=True)
 class _Speed:
-    """How speed is measured; see `optc.bench.interleaved.compare_speed`."""
+    """How speed is measured; see `optc.proof.bench.interleaved.compare_speed`."""
 
     prompt_tokens: int
     output_tokens: int
@@ -78,9 +78,9 @@ def command(
     --json printed. Differences alone are no failure; conditions judge them (exit code 4). A figure
     that is asked for and was not measured fails.
     """
-    from optc.bench.interleaved import METRICS
-    from optc.judging.differences.compare import difference, metrics_of
-    from optc.judging.differences.subject import open_subject
+    from optc.proof.bench.interleaved import METRICS
+    from optc.proof.conditions.differences.compare import difference, metrics_of
+    from optc.proof.conditions.differences.subject import open_subject
 
     if not speed:
         _refuse_ignored(context)
@@ -122,9 +122,9 @@ def _measure(a: Subject, b: Subject, wanted: _Speed) -> Sequence[Compared]:
     Raises:
         InputError: One of the two is no artifact, or the lengths do not fit.
     """
-    from optc.bench.counts import parse_counts
-    from optc.bench.interleaved import compare_speed
-    from optc.bench.throughput import fit
+    from optc.proof.bench.counts import parse_counts
+    from optc.proof.bench.interleaved import compare_speed
+    from optc.proof.bench.throughput import fit
     from optc.runtime.loader import load
 
     for subject in (a, b):

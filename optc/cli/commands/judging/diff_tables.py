@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from optc.cli.output import byte_text, figure
-from optc.judging.summary import Figures
+from optc.proof.conditions.summary import Figures
 
 #: Most rows of a table of tensors; the JSON object has all.
 _TENSORS = 12

@@ -20,10 +20,10 @@ from optc.errors import InputError
 from optc.system.needs import serve_packages
 
 if TYPE_CHECKING:
-    from optc.bench.online.load import Load
-    from optc.bench.online.server import Api, ServedModel
-    from optc.bench.slo import Slo
-    from optc.report.components import Section
+    from optc.artifact.pages.components import Section
+    from optc.proof.bench.online.load import Load
+    from optc.proof.bench.online.server import Api, ServedModel
+    from optc.proof.bench.slo import Slo
 
 _POSITIVE = click.IntRange(min=1)
 _BOUND = click.FloatRange(min=0, min_open=True)
@@ -64,7 +64,7 @@ class _Options:
 
     @property
     def spec(self) -> str:
-        """The load, as of `optc.bench.workload.read_workload`.
+        """The load, as of `optc.proof.bench.workload.read_workload`.
 
         Raises:
             InputError: Options exclude each other.
@@ -89,7 +89,7 @@ class _Options:
     @property
     def slo(self) -> Slo | None:
         """The objectives; None has none."""
-        from optc.bench.slo import Slo
+        from optc.proof.bench.slo import Slo
 
         names = ("ttft", "tpot", "e2e", "itl")
         given = {name: getattr(self, f"{name}_ms") for name in names}
@@ -153,9 +153,9 @@ def command(url: str, plot: Path | None, as_json: bool, **given: Any) -> None:
     the objectives (docs/bench.md).
     """
     with serve_packages():
-        from optc.bench.online.figures import NoAnswerError, failures_of, uncounted
-        from optc.bench.online.server import address
-    from optc.bench.slo import ObjectivesError, shortfall
+        from optc.proof.bench.online.figures import NoAnswerError, failures_of, uncounted
+        from optc.proof.bench.online.server import address
+    from optc.proof.bench.slo import ObjectivesError, shortfall
 
     options = _Options(**given)
     warnings: list[str] = []
@@ -183,10 +183,10 @@ def command(url: str, plot: Path | None, as_json: bool, **given: Any) -> None:
 def _measure(
     url: str, spec: str, options: _Options, warnings: list[str]
 ) -> tuple[Load, ServedModel, dict[str, Any]]:
-    from optc.bench.online.figures import figures
-    from optc.bench.online.prompts import make_askings
-    from optc.bench.online.server import find_model
-    from optc.bench.workload import read_workload
+    from optc.proof.bench.online.figures import figures
+    from optc.proof.bench.online.prompts import make_askings
+    from optc.proof.bench.online.server import find_model
+    from optc.proof.bench.workload import read_workload
 
     arrivals = read_workload(spec, options.seed)
     warmup = len(arrivals) // 10 if options.warmup is None else options.warmup
@@ -221,8 +221,8 @@ def _run_load(
 ) -> Load:
     import uvloop
 
-    from optc.bench.online.load import closed_loop, open_loop
-    from optc.bench.online.server import ServerUnderLoad
+    from optc.proof.bench.online.load import closed_loop, open_loop
+    from optc.proof.bench.online.server import ServerUnderLoad
 
     server = ServerUnderLoad(url, model, options.api, key, options.timeout, not options.let_end)
     with progress_on_stderr() as progress:
@@ -236,6 +236,6 @@ def _run_load(
 
 
 def _drawn(values: Mapping[str, Any]) -> list[Section]:
-    from optc.report.bench_plots import bench_sections
+    from optc.artifact.pages.bench_plots import bench_sections
 
     return bench_sections(values)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from optc.errors import InputError
-from optc.options.user_text import read_user_text
+from optc.system.options.user_text import read_user_text
 
 #: Holds keys, separated by blanks: unlike an option, other users of the machine do not see it.
 KEYS = "OPTC_API_KEY"

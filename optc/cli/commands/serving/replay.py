@@ -20,10 +20,10 @@ from optc.errors import InputError, OptcError
 from optc.runtime.settings import ServeSettings
 
 if TYPE_CHECKING:
-    from optc.progress import Progress
-    from optc.receipts.receipt import Origin, Receipt
-    from optc.receipts.replay import Replayed
     from optc.runtime.engine import Engine
+    from optc.runtime.receipts.receipt import Origin, Receipt
+    from optc.runtime.receipts.replay import Replayed
+    from optc.system.progress import Progress
 
 _SERVED = ("engine", "threads", "kv_memory", "max_sequences")
 #: Changes that are printed without ``--json``.
@@ -131,8 +131,8 @@ def command(
     the request, so that the same artifact gives the same answers. Exit code 4 if answers changed.
     """
     from optc import load
-    from optc.receipts.log_file import read_receipts
-    from optc.receipts.origin import origin_of
+    from optc.runtime.receipts.log_file import read_receipts
+    from optc.runtime.receipts.origin import origin_of
 
     adapters = dict(_adapter(text) for text in adapter)
     wanted = _wanted(read_receipts(log), model, adapters.keys())
@@ -162,7 +162,7 @@ def command(
 def _replay(
     engine: Engine, receipts: Iterable[tuple[int, Receipt]], total: int, progress: Progress
 ) -> _Tally:
-    from optc.receipts.replay import replay
+    from optc.runtime.receipts.replay import replay
 
     tally = _Tally()
     for done, one in enumerate(replay(engine, receipts), 1):

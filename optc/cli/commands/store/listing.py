@@ -10,7 +10,7 @@ import click
 from optc.cli.output import byte_text, json_option, print_json, show, table
 
 if TYPE_CHECKING:
-    from optc.store.local import Stored
+    from optc.artifact.store.local import Stored
 
 
 @click.command("list", short_help="List the artifacts of the local store, or tags elsewhere.")
@@ -26,7 +26,7 @@ def command(reference: str | None, plain_http: bool, as_json: bool) -> None:
     if reference is not None:
         _list_tags(reference, plain_http, as_json)
         return
-    from optc.store.local import VARIABLE, store_root, stored
+    from optc.artifact.store.local import VARIABLE, store_root, stored
 
     root, found = store_root(), stored()
     if as_json:
@@ -43,9 +43,9 @@ def command(reference: str | None, plain_http: bool, as_json: bool) -> None:
 
 
 def _list_tags(reference: str, plain_http: bool, as_json: bool) -> None:
-    from optc.store.oci.manifest import described
-    from optc.store.oci.reference import parse_reference
-    from optc.store.oci.transfer import open_place
+    from optc.artifact.store.oci.manifest import described
+    from optc.artifact.store.oci.reference import parse_reference
+    from optc.artifact.store.oci.transfer import open_place
 
     place = open_place(parse_reference(reference, "REFERENCE"), plain_http=plain_http)
     found: list[dict[str, Any]] = [

@@ -28,10 +28,10 @@ def command(reference: str, min_age: float, dry_run: bool, as_json: bool) -> Non
     """Remove the blobs of the layout REFERENCE, oci:FOLDER, that none of its tags leads to.
     Registries collect theirs by themselves.
     """
+    from optc.artifact.store.oci.layout import Layout
+    from optc.artifact.store.oci.prune import prune
+    from optc.artifact.store.oci.reference import parse_reference
     from optc.errors import InputError
-    from optc.store.oci.layout import Layout
-    from optc.store.oci.prune import prune
-    from optc.store.oci.reference import parse_reference
 
     place = parse_reference(reference, "REFERENCE")
     if place.folder is None:

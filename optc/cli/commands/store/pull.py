@@ -32,10 +32,10 @@ def command(
     Every byte is checked before the artifact is in its place. Who made it is another question: see
     optc verify --key.
     """
+    from optc.artifact.store.local import check_name, store_root
+    from optc.artifact.store.oci.reference import parse_reference
+    from optc.artifact.store.oci.transfer import open_place, pull
     from optc.errors import InputError
-    from optc.store.local import check_name, store_root
-    from optc.store.oci.reference import parse_reference
-    from optc.store.oci.transfer import open_place, pull
 
     if output is not None and name is not None:
         raise InputError("give either --output or --name", where="optc pull")

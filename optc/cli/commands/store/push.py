@@ -22,9 +22,9 @@ def command(artifact: Path, reference: str, plain_http: bool, as_json: bool) -> 
     All files are checked first, signature and report go too, and blobs that are there already are
     not sent again. oras and other tools of OCI artifacts read what is pushed.
     """
-    from optc.artifact import Artifact
-    from optc.store.oci.reference import parse_reference
-    from optc.store.oci.transfer import open_place, push
+    from optc.artifact.artifact import Artifact
+    from optc.artifact.store.oci.reference import parse_reference
+    from optc.artifact.store.oci.transfer import open_place, push
 
     place = open_place(parse_reference(reference, "REFERENCE"), plain_http=plain_http)
     opened = Artifact.open(artifact)

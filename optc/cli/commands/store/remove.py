@@ -19,7 +19,7 @@ def command(artifacts: tuple[Path, ...], as_json: bool) -> None:
     What is no artifact is left alone, and so are all after it. Processes that have one loaded keep
     its files until they end.
     """
-    from optc.store.local import remove
+    from optc.artifact.store.local import remove
 
     removed = []
     for path in artifacts:

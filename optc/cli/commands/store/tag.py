@@ -17,9 +17,9 @@ def command(reference: str, tag: str, plain_http: bool, as_json: bool) -> None:
     optc tag oci:shared:candidate production. Nothing is copied; what TAG named before is named by
     its digest alone.
     """
-    from optc.store.oci.manifest import digest_of, read_manifest_files
-    from optc.store.oci.reference import parse_reference
-    from optc.store.oci.transfer import open_place
+    from optc.artifact.store.oci.manifest import digest_of, read_manifest_files
+    from optc.artifact.store.oci.reference import parse_reference
+    from optc.artifact.store.oci.transfer import open_place
 
     source = parse_reference(reference, "REFERENCE")
     target = source.tagged(tag, "TAG")

@@ -15,8 +15,8 @@ def command(reference: str, plain_http: bool, as_json: bool) -> None:
     """Remove the tag of REFERENCE, oci:FOLDER:TAG or HOST[:PORT]/REPOSITORY:TAG. What it named
     stays in a layout until optc prune; a registry has its own ways, and may keep tags.
     """
-    from optc.store.oci.reference import parse_reference
-    from optc.store.oci.transfer import open_place
+    from optc.artifact.store.oci.reference import parse_reference
+    from optc.artifact.store.oci.transfer import open_place
 
     place = parse_reference(reference, "REFERENCE")
     open_place(place, plain_http=plain_http).untag()

@@ -24,7 +24,7 @@ def command(artifact: Path, key: Path, password_file: Path | None, as_json: bool
     and the tools of model_signing check, and anew provenance.json and sbom.cdx.json, which it
     covers. The artifact's digest stays as it is.
     """
-    from optc.artifact import Artifact
+    from optc.artifact.artifact import Artifact
     from optc.artifact.trust.keys import PrivateKey
     from optc.artifact.trust.sign import sign
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from optc.executable.executable import Executable, Float32, StepBatch
+from optc.runtime.executable.executable import Executable, Float32, StepBatch
 from optc.runtime.kv.kv_plan import KVPlan
-from optc.runtime.loop.batch import build_batch
 from optc.runtime.requests.request import Request
 from optc.runtime.sampling.sample_step import sample_step
 from optc.runtime.sampling.sampler import NoToken
 from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.speculative.drafters.drafted_text import DraftedText
 from optc.runtime.speculative.proposer import DraftRequest, Drafts
+from optc.runtime.step.batch import build_batch
 
 #: Drafts behind others that the draft model finds less likely than this hardly ever pay.
 LEAST_CHANCE = 0.05

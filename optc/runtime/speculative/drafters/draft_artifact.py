@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from optc.artifact import Artifact, EngineEntry
+from optc.artifact.artifact import Artifact
+from optc.artifact.manifest import EngineEntry
 from optc.artifact.same_tokenizer import tokenizer_difference
 from optc.errors import InputError
 

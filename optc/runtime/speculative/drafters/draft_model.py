@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optc.executable.executable import Executable
+from optc.runtime.executable.executable import Executable
 from optc.runtime.kv.kv_blocks import KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.requests.request import Request

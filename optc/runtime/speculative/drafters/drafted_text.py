@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.kv.kv_blocks import BlockTables
 from optc.runtime.requests.request import Request
 from optc.runtime.sampling.sampler import Row, Sampled

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from optc.errors import InputError
-from optc.executable.executable import Executable, Float32, HiddenExecutable, StepBatch
+from optc.runtime.executable.executable import Executable, Float32, HiddenExecutable, StepBatch
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.requests.request import Request
 from optc.runtime.scheduling.chunks import Chunk

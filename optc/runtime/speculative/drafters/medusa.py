@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from optc.executable.executable import Float32, HeadedExecutable, Int32
+from optc.runtime.executable.executable import Float32, HeadedExecutable, Int32
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.drafters.medusa_tree import Shape, likeliest, shape_of
 from optc.runtime.speculative.planning.controller import Draftable

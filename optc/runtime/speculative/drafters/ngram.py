@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.requests.request import Request
 from optc.runtime.speculative.drafters.ngram_pool import LONGEST, NGramPool
 from optc.runtime.speculative.drafters.suffix_automaton import SuffixAutomaton

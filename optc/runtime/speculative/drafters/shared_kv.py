@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from optc.executable.executable import Executable, SharingExecutable
-from optc.executable.shared_kv import shared_groups
+from optc.runtime.executable.executable import Executable, SharingExecutable
+from optc.runtime.executable.shared_kv import shared_groups
 from optc.runtime.kv.kv_blocks import BlockTables, KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.requests.request import Request

@@ -12,9 +12,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from optc.cache_folder import cache_folder, keep_file
-from optc.safe_json import parse_json
-from optc.target import cpu_name, host_features
+from optc.system.cache_folder import cache_folder, keep_file
+from optc.system.hardware.target import cpu_name, host_features
+from optc.system.safe_json import parse_json
 
 
 class CostsCache:

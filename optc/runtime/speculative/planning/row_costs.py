@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from optc.executable.executable import Executable, Int32, StepBatch, StepInterface
-from optc.executable.kv_layout import block_size_for
+from optc.runtime.executable.executable import Executable, Int32, StepBatch, StepInterface
+from optc.runtime.executable.kv_layout import block_size_for
 
 #: Rows whose steps are measured; decode with drafts has few more.
 _ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)

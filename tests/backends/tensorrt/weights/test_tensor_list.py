@@ -11,12 +11,14 @@ import onnx_ir as ir
 import pytest
 from msgspec.structs import replace
 
-from optc.artifact import Artifact, ArtifactWriter, Manifest
+from optc.artifact.artifact import Artifact
 from optc.artifact.files import EngineFiles
+from optc.artifact.manifest import Manifest
+from optc.artifact.writer import ArtifactWriter
 from optc.backends.tensorrt.build import save
 from optc.backends.tensorrt.tensor_list import TENSORS_FILE, read_tensors, write_tensors
 from optc.errors import ArtifactError
-from optc.judging.differences.weights import weight_changes
+from optc.proof.conditions.differences.weights import weight_changes
 from tests.artifact.toy import toy_manifest, write_files
 
 #: One that lies beside the graph, one within it, and one of packed elements.

@@ -34,11 +34,11 @@ from optc.backends.tvm.weights.weights_file import (
     PackedWeight,
     write_weights,
 )
-from optc.driver.compiling.limits import predicted_bytes
-from optc.driver.compiling.memory import PeakMemory
+from optc.compiling.resolving.limits import predicted_bytes
+from optc.compiling.resolving.memory import PeakMemory
 from optc.errors import InputError, UnavailableError
-from optc.progress import telling
-from optc.target import AARCH64, X86_64, Target, parse_target
+from optc.system.hardware.target import AARCH64, X86_64, Target, parse_target
+from optc.system.progress import telling
 from tests.backends.tvm.engine_driver import (
     FUSED,
     INT8,
@@ -297,7 +297,7 @@ def test_chunks_that_do_not_fill_a_tensor_are_an_internal_error(tmp_path: Path) 
 def test_build_time_does_not_grow_with_depth() -> None:
     """Deeper models have no more kernels (the time itself is not asserted)."""
     from optc.backends.tvm.lowering.lower_model import lower_model
-    from optc.target import parse_target
+    from optc.system.hardware.target import parse_target
 
     def count(layers: int) -> int:
         shape = Dense(**{**vars(SHAPE), "windows": (0,) * layers})

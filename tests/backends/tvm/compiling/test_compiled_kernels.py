@@ -13,7 +13,7 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.loaded.thread_pool import want_threads
 from optc.backends.tvm.measuring.ceilings import Meter
 from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 
 
 def _ceilings() -> Mapping[str, Any]:

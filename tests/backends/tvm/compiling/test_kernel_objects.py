@@ -16,7 +16,7 @@ from optc.backends.tvm.engine_files import ENGINE_FILE
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.kernels.fingerprint import fingerprint_kernel
 from optc.backends.tvm.program import Call, Function, Program, Tensor
-from optc.target import known_targets
+from optc.system.hardware.target import known_targets
 
 ISA = isa_of(known_targets()["x86-64-v3"])
 

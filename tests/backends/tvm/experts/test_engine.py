@@ -9,7 +9,7 @@ import pytest
 
 from optc.backend import EngineBuild
 from optc.backends.tvm import BACKEND
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import OPTIONS, Engine, EngineDriver, OracleDriver
 from tests.backends.tvm.experts.models import mixture_model
 from tests.support.shared import made_once

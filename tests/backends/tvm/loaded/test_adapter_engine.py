@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optc.executable.adapter_spec import AdapterSpec, ModuleWeights
-from optc.executable.executable import Executable
+from optc.runtime.executable.adapter_spec import AdapterSpec, ModuleWeights
+from optc.runtime.executable.executable import Executable
 from tests.backends.tvm.engine_driver import (
     INT4_A16,
     INT8,

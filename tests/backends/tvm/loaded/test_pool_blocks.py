@@ -11,7 +11,7 @@ from msgspec import structs
 
 from optc.backends.tvm.loaded.pools import KVPools
 from optc.errors import InputError
-from optc.executable.executable import KVGroup, LayerKV, StepInterface
+from optc.runtime.executable.executable import KVGroup, LayerKV, StepInterface
 
 LAYERS = (
     LayerKV(0, 2, 8, 16, "float32"),

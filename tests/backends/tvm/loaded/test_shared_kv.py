@@ -13,8 +13,8 @@ from msgspec import structs
 
 from optc.backends.tvm import BACKEND
 from optc.errors import InputError
-from optc.executable.executable import Float32, SharingExecutable, StepBatch
-from optc.executable.shared_kv import can_share
+from optc.runtime.executable.executable import Float32, SharingExecutable, StepBatch
+from optc.runtime.executable.shared_kv import can_share
 from tests.backends.tvm.engine_driver import Engine, EngineDriver, build_first_layer
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 

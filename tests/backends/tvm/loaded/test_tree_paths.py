@@ -7,7 +7,7 @@ import pytest
 
 from optc.backends.tvm.loaded.tree_paths import cut
 from optc.errors import InputError
-from optc.executable.executable import StepBatch
+from optc.runtime.executable.executable import StepBatch
 
 
 def batch(known: int, parents: list[int], tables: list[int], block_size: int = 16) -> StepBatch:

@@ -12,8 +12,8 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.lowering.costs import step_costs
 from optc.backends.tvm.lowering.lower_model import lower_model
 from optc.backends.tvm.program import kernel_names
-from optc.roofline.costs import StepCosts, step_work
-from optc.target import parse_target
+from optc.proof.roofline.costs import StepCosts, step_work
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import (
     BF16,
     BF16_KV,

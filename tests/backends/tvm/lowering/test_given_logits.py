@@ -12,7 +12,7 @@ from optc.backends.tvm.loaded.logits_memory import WINDOW, LogitsMemory
 from optc.backends.tvm.lowering.given_logits import LOGITS, with_given_logits
 from optc.backends.tvm.program import Call, Function, Program, Tensor
 from optc.backends.tvm.replay import replay
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 from tests.backends.tvm.engine_driver import Engine, EngineDriver
 
 GetEngine = Callable[[str], Engine]

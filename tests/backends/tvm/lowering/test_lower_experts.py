@@ -14,8 +14,8 @@ from optc.backends.tvm.lowering.costs import step_costs
 from optc.backends.tvm.lowering.lower_model import Lowered, lower_model
 from optc.backends.tvm_cuda import BACKEND as CUDA_BACKEND
 from optc.errors import UnsupportedError
-from optc.roofline.costs import step_work
-from optc.target import parse_target
+from optc.proof.roofline.costs import step_work
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import OPTIONS, SHAPE
 from tests.backends.tvm.experts.models import CHOSEN, EXPERTS, INNER, KINDS, mixture_model
 from tests.runtime.support.toy import toy_spec

@@ -7,7 +7,7 @@ import pytest
 
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm_cuda import BACKEND as CUDA_BACKEND
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import INT8, SHAPE
 from tests.support.families import model_after
 

@@ -14,8 +14,8 @@ from optc.backends.tvm import BACKEND, runtime_libs
 from optc.backends.tvm.lowering.lower_model import Lowered, lower_model
 from optc.backends.tvm.program import Program
 from optc.errors import InputError, UnsupportedError
-from optc.machine import Machine
-from optc.target import Target, parse_target
+from optc.system.hardware.machine import Machine
+from optc.system.hardware.target import Target, parse_target
 from tests.artifact.toy import toy_engine
 from tests.backends.tvm.engine_driver import (
     BF16,

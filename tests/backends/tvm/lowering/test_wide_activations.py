@@ -9,7 +9,7 @@ import pytest
 from optc.backends.tvm.lowering.lower_model import lower_model
 from optc.backends.tvm.lowering.walk import times
 from optc.backends.tvm.program import Call
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import INT8, OPTIONS, SHAPE
 from tests.support.families import model_after
 

@@ -18,10 +18,10 @@ from optc.backends.tvm.measuring import ceilings as ceilings_module
 from optc.backends.tvm.measuring.ceilings import Meter
 from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
 from optc.backends.tvm.runtime_libs import import_ffi
-from optc.bench.batches import block_count, step_batch
 from optc.errors import ArtifactError, UnavailableError
-from optc.roofline.measurable import MeasurableBackend
-from optc.target import parse_target
+from optc.proof.bench.batches import block_count, step_batch
+from optc.proof.roofline.measurable import MeasurableBackend
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import Engine
 
 GetEngine = Callable[[str], Engine]

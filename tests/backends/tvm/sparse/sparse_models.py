@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.ir.weights import Array, LazyWeight
-from optc.target import Target, known_targets
+from optc.system.hardware.target import Target, known_targets
 from tests.backends.tvm.engine_driver import SHAPE
 from tests.support.models import Dense, dense_model
 from tests.support.pipelines import pipeline_of

@@ -11,7 +11,7 @@ import pytest
 
 from optc.backend import EngineBuild
 from optc.backends.tvm import BACKEND
-from optc.target import host_features, parse_target
+from optc.system.hardware.target import host_features, parse_target
 from tests.backends.tvm.engine_driver import INT8, OPTIONS, Engine, EngineDriver
 from tests.backends.tvm.sparse.sparse_models import SPARSE, pruned_model
 from tests.support.shared import made_once

@@ -17,8 +17,8 @@ from optc.errors import UnsupportedError
 from optc.ir import weights as weights_module
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import quantized_rows
-from optc.passes.quantize.scheme import Scheme
+from optc.passes.numerics.affine import quantized_rows
+from optc.passes.numerics.scheme import Scheme
 from tests.backends.tvm.weights.unpacking import round_bfloat16
 
 

@@ -27,8 +27,8 @@ from optc.backends.tvm.weights.weights_file import tensor_bytes, write_weights
 from optc.ir import weights as weights_module
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import quantized_rows
-from optc.passes.quantize.scheme import Scheme
+from optc.passes.numerics.affine import quantized_rows
+from optc.passes.numerics.scheme import Scheme
 from tests.backends.tvm.weights.unpacking import unpack_sparse
 
 PER_CHANNEL = Scheme(8, 0, True)

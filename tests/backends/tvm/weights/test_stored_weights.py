@@ -25,8 +25,8 @@ from optc.backends.tvm.weights.weights_file import PackedWeight, tensor_bytes, w
 from optc.errors import ArtifactError, UnsupportedError
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import LazyWeight
-from optc.passes.quantize.affine import quantized_rows
-from optc.passes.quantize.scheme import Scheme
+from optc.passes.numerics.affine import quantized_rows
+from optc.passes.numerics.scheme import Scheme
 
 SCHEMES = {
     "int8": Scheme(8, 0, True),

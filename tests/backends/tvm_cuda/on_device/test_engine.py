@@ -11,10 +11,10 @@ import pytest
 
 from benchmarks.cuda.steps import ENGINES, engine_timers, fitting, utilization
 from optc.backends.tvm_cuda import BACKEND
-from optc.bench.profile import Shape
 from optc.errors import InputError, UnavailableError
-from optc.executable.executable import Executable
-from optc.machine import this_machine
+from optc.proof.bench.profile import Shape
+from optc.runtime.executable.executable import Executable
+from optc.system.hardware.machine import this_machine
 from tests.backends.tvm.engine_driver import (
     BF16_KV,
     FUSED,

@@ -13,7 +13,7 @@ from optc.backends.tvm_cuda import capture
 from optc.backends.tvm_cuda import graphs as graphs_module
 from optc.backends.tvm_cuda.capture import NotCapturedError
 from optc.backends.tvm_cuda.runtime import open_cudart
-from optc.machine import this_machine
+from optc.system.hardware.machine import this_machine
 from tests.backends.tvm.engine_driver import INT8_KV, SHAPE, Engine, EngineDriver, build_once
 
 TOKENS = np.random.default_rng(5).integers(0, SHAPE.vocab, (3, 200)).tolist()

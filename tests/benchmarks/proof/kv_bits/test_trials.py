@@ -10,8 +10,8 @@ import pytest
 from benchmarks.proof.kv_bits.codes import Array, IntegerGroups
 from benchmarks.proof.kv_bits.simulated import KVType
 from benchmarks.proof.kv_bits.trials import GROUPS, LATEST, Judge, types
-from optc.gates.measure import judge
-from optc.recipe import load_recipe
+from optc.compiling.recipes.recipe import load_recipe
+from optc.proof.gates.measure import judge
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 

@@ -13,7 +13,7 @@ from benchmarks.peers.subjects import Subject, folder_subject
 from benchmarks.peers.tools import FailedError
 from benchmarks.quality_per_byte.engines import evaluate
 from benchmarks.quality_per_byte.engines.evaluate import Evaluator, windows_of
-from optc.reference.text import default_documents
+from optc.proof.reference.text import default_documents
 from tests.benchmarks.quality_per_byte.engines.support import PYCODE
 
 Array = npt.NDArray[Any]

@@ -10,7 +10,7 @@ import pytest
 from optc import registry
 from tests.cli.conftest import Optc
 from tests.cli.test_docs import check, spelled
-from tests.export.conftest import Made, kinds
+from tests.compiling.export.conftest import Made, kinds
 from tests.runtime.support.artifacts import ToyBackend
 
 __all__ = ["kinds"]

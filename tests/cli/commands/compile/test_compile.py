@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from optc import importer
-from optc.artifact import Artifact
-from optc.driver.compiling.preflight import check_config
+from optc.artifact.artifact import Artifact
+from optc.compiling.resolving.preflight import check_config
 from optc.errors import InputError, UnsupportedError
-from optc.importer import ImportedModel
+from optc.importer import import_model as importer
+from optc.importer.imported import ImportedModel
 from optc.importer.tokenizer_files import TOKENIZER_FILES
 from tests.cli.conftest import Optc, nothing_left
 from tests.importer.hub_server import hub

@@ -11,18 +11,18 @@ import pytest
 
 import optc as package
 from optc import registry
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.backend import BuildOptions
-from optc.driver.compiling import compile as compiling
-from optc.driver.judging.judge import Judgement
-from optc.driver.ladder import few_windows, next_rung
-from optc.driver.ladder.options import LadderOptions
-from optc.driver.ladder.predict import Predictions, predict_rungs
+from optc.compiling import compile_text as compiling
+from optc.compiling.judging.judge import Judgement
+from optc.compiling.ladder import few_windows, next_rung
+from optc.compiling.ladder.options import LadderOptions
+from optc.compiling.ladder.predict import Predictions, predict_rungs
 from optc.errors import GateError
-from optc.gates.measure import judge
-from optc.roofline.costs import KernelCost, StepCosts
-from optc.roofline.estimate import EngineEstimate
-from optc.target import Target
+from optc.proof.gates.measure import judge
+from optc.proof.roofline.costs import KernelCost, StepCosts
+from optc.proof.roofline.estimate import EngineEstimate
+from optc.system.hardware.target import Target
 from tests.cli.conftest import Optc, Outcome, nothing_left
 from tests.runtime.support.toy import toy_spec
 from tests.support.stub import VOCAB, StubBackend

@@ -12,15 +12,15 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc import importer
-from optc.artifact import Artifact
-from optc.gates import measure
-from optc.gates.measure import GateReport, judge
-from optc.importer import ImportedModel
+from optc.artifact.artifact import Artifact
+from optc.importer import import_model as importer
+from optc.importer.imported import ImportedModel
 from optc.ir.linear import Linear
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
 from optc.passes.fuse import gate_up
 from optc.passes.quantize import quantized_layers
+from optc.proof.gates import measure
+from optc.proof.gates.measure import GateReport, judge
 from tests.cli.conftest import Optc, Outcome
 from tests.support.stub import StubBackend, write_tiny_model
 

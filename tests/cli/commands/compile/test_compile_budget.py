@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from optc.options import CompileOptions
-from optc.roofline import this_machine
-from optc.roofline.ceilings import Ceiling
+from optc.proof.roofline import this_machine
+from optc.proof.roofline.ceilings import Ceiling
+from optc.system.options import CompileOptions
 from tests.cli.conftest import Optc, nothing_left
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -10,9 +10,9 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from optc import importer
-from optc.artifact import Artifact
-from optc.importer import ImportedModel
+from optc.artifact.artifact import Artifact
+from optc.importer import import_model as importer
+from optc.importer.imported import ImportedModel
 from tests.cli.conftest import Optc
 from tests.runtime.support.texts import byte_level
 from tests.support.stub import StubBackend, write_tiny_model

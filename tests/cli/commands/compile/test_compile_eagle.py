@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from optc import registry
-from optc.artifact import Artifact
-from optc.importer.eagle import digest_eagle
-from optc.target import Target
+from optc.artifact.artifact import Artifact
+from optc.importer.additions.eagle import digest_eagle
+from optc.system.hardware.target import Target
 from tests.cli.conftest import Optc
 from tests.support.drafts.heads import write_tensors
 from tests.support.stub import StubBackend

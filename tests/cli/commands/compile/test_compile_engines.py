@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from optc.artifact import Artifact
-from optc.driver.compiling.engines import split_engines
-from optc.target import host_features, known_targets
+from optc.artifact.artifact import Artifact
+from optc.compiling.resolving.engines import split_engines
+from optc.system.hardware.target import host_features, known_targets
 from tests.cli.conftest import Optc
 from tests.support.stub import Runner, StubBackend
 

@@ -11,15 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from optc.artifact import Artifact
-from optc.driver.judging import float16_ranges
-from optc.driver.judging.engine_gates import EngineGates
-from optc.gates import measure
-from optc.gates.answers.measure import AnswerReport
-from optc.gates.measure import GateReport, judge
-from optc.target import Target
+from optc.artifact.artifact import Artifact
+from optc.compiling.judging import float16_ranges
+from optc.compiling.judging.engine_gates import EngineGates
+from optc.proof.gates import measure
+from optc.proof.gates.answers.measure import AnswerReport
+from optc.proof.gates.measure import GateReport, judge
+from optc.system.hardware.target import Target
+from tests.artifact.pages.sample import DECISIONS
 from tests.cli.conftest import Optc, nothing_left
-from tests.report.sample import DECISIONS
 from tests.support.stub import StubBackend
 
 
@@ -135,7 +135,7 @@ def test_gates_that_cannot_be_measured_fail_unless_allowed(
     tmp_path: Path,
 ) -> None:
     future = Target("x86-64-v9", "cpu", ("avx9000",))
-    monkeypatch.setattr("optc.driver.compiling.engines.parse_target", lambda *_: future)
+    monkeypatch.setattr("optc.compiling.resolving.engines.parse_target", lambda *_: future)
     refused = compile_tiny("--target", "x86-64-v9", gates=True)
     assert refused.code == 2
     assert nothing_left(tmp_path)

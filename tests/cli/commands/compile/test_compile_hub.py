@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from optc import registry
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from tests.cli.commands.compile.test_compile_eagle import SHAPES, HiddenStub
 from tests.cli.conftest import Optc
 from tests.importer.hub_server import hub

@@ -24,7 +24,7 @@ PROGRAM = """
 import os, signal, sys
 from optc.cli.main import run
 from optc.passes.quantize.propagate import checkpoints
-from optc.reference.calibration_cache import CalibrationCache
+from optc.proof.reference.calibration_cache import CalibrationCache
 checkpoints.EVERY_S = 0.0
 save = CalibrationCache.save
 def killing(self, key, *given):

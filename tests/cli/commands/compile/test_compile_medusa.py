@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from tests.cli.conftest import Optc
 from tests.support.drafts.heads import write_heads
 from tests.support.stub import StubBackend

@@ -8,11 +8,11 @@ from typing import Any
 import onnx_ir as ir
 import pytest
 
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.backend import BuildOptions, EngineBuild
-from optc.executable.executable import Executable, StepInterface
-from optc.target import Target
-from optc.training import memory
+from optc.compiling.training import memory
+from optc.runtime.executable.executable import Executable, StepInterface
+from optc.system.hardware.target import Target
 from tests.cli.conftest import Optc, nothing_left
 from tests.runtime.support.toy import ToyExecutable
 from tests.support.stub import StubBackend, write_tiny_model

@@ -11,16 +11,17 @@ import onnx_ir as ir
 import pytest
 import tokenizers
 
-from optc import importer, registry
-from optc.artifact import Artifact
+from optc import registry
+from optc.artifact.artifact import Artifact
 from optc.backend import BuildOptions, EngineBuild
-from optc.executable.executable import Executable, StepInterface
-from optc.importer import ImportedModel
+from optc.importer import import_model as importer
+from optc.importer.imported import ImportedModel
 from optc.ir.graph import width
-from optc.reference.blockwise import BlockwiseReference
-from optc.target import Target
+from optc.proof.reference.blockwise import BlockwiseReference
+from optc.runtime.executable.executable import Executable, StepInterface
+from optc.system.hardware.target import Target
 from tests.cli.conftest import Optc, nothing_left
-from tests.driver.vocabulary.trained import DOMAIN, HELDOUT, byte_level
+from tests.compiling.vocabulary.trained import DOMAIN, HELDOUT, byte_level
 from tests.runtime.support.toy import ToyExecutable, toy_spec
 from tests.support.stub import StubBackend, write_tiny_model
 

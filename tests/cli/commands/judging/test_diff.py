@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from optc import registry
-from optc.artifact import Manifest, Source
+from optc.artifact.manifest import Manifest, Source
 from tests.cli.conftest import Optc
-from tests.judging.differences.artifacts import WEIGHTS, gate, write_changed
+from tests.proof.conditions.differences.artifacts import WEIGHTS, gate, write_changed
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
 

@@ -122,7 +122,7 @@ def test_a_wrong_key_and_no_server(
 def test_without_its_packages(optc: Optc, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    for name in [one for one in sys.modules if one.startswith("optc.bench.online")]:
+    for name in [one for one in sys.modules if one.startswith("optc.proof.bench.online")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     outcome = optc("bench-serve", "http://127.0.0.1:1")

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
 
 from optc import registry
-from optc.executable.executable import Executable, StepInterface
+from optc.runtime.executable.executable import Executable, StepInterface
 from tests.cli.conftest import CHAT_TEMPLATE, Optc
 from tests.cli.test_docs import check, rows, spelled
-from tests.receipts.toys import PartingExecutable
+from tests.runtime.receipts.toys import PartingExecutable
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.serve.processes import serving
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.artifact.store.registry import StandIn, running
 from tests.artifact.toy import write_toy
 from tests.cli.conftest import Optc
-from tests.store.registry import StandIn, running
 
 
 @pytest.fixture

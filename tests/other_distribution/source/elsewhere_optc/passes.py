@@ -8,15 +8,15 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from optc.forms.decoder import Dense
-from optc.forms.form import Form
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms.decoder import Dense
+from optc.ir.forms.form import Form
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.functions import make_node
+from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.calibrating.reads_text import ReadsText
 from optc.passes.prune.structured.channels import find_channels
 from optc.passes.prune.structured.cut import cut_channels
-from optc.passes.quantize.reads_text import ReadsText
-from optc.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.pipeline.phase import Effect, Phase
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import onnx_ir as ir
 import torch
 import transformers
 
-from optc.forms.packed import PackedRows
 from optc.importer.tensors.encoder import import_encoder
 from optc.importer.tensors.imported import ImportedTensors
+from optc.ir.forms.packed import PackedRows
 from tests.support.ragged import run
 
 Array = npt.NDArray[Any]

@@ -7,16 +7,16 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError, UnsupportedError
-from optc.forms.packed import PackedRows
 from optc.importer.tensors.interface import describe
+from optc.ir.forms.packed import PackedRows
 from optc.ir.functions import is_op
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.canonicalize.encoders.pack_rows import PackRows
 from optc.passes.fuse.gate_up import FuseGateUp
 from optc.passes.fuse.layer_norm import FuseLayerNorm
 from optc.passes.fuse.qkv import FuseQKV
 from optc.passes.fuse.rotary import FuseRotary
 from optc.passes.general.simplify import Simplify
-from optc.pipeline.pipeline import Pipeline
 from tests.importer.tensors.encoders import sentence_transformer
 from tests.passes.canonicalize.encoders.models import (
     FAMILIES,

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from optc.pipeline import registry
-from optc.pipeline.base import Pass
-from optc.reference.blockwise import BlockwiseReference
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.base import Pass
+from optc.proof.reference.blockwise import BlockwiseReference
 
 #: Tokens that the model is judged on: no letters of the text.
 TOKENS = np.random.default_rng(5).integers(0, 26, (8, 64), np.int32)

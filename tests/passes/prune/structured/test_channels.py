@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from optc.ir.pipeline.base import PassReport
 from optc.passes.prune.structured.channels import KV_GROUPS, NEURONS, find_channels
-from optc.pipeline.base import PassReport
 from tests.support.families import FAMILIES
 from tests.support.ir_text import f32, model_of
 from tests.support.models import dense_model

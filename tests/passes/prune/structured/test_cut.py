@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import PassReport
 from optc.ir.weights import as_lazy
 from optc.passes.prune.structured.channels import KV_GROUPS, NEURONS, find_channels
 from optc.passes.prune.structured.check import check_structure
@@ -20,7 +21,6 @@ from optc.passes.prune.structured.cut import (
     slices_of,
 )
 from optc.passes.prune.structured.decisions import Decisions
-from optc.pipeline.base import PassReport
 from tests.support.families import FAMILIES
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.models import dense_model

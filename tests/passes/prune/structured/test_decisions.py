@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optc.passes.prune.structured.decisions import Decisions, Ledger
-from optc.reference.calibration import CalibrationStore
+from optc.proof.reference.calibration import CalibrationStore
 from tests.support.ir_text import f32
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from optc.ir.pipeline.base import PassReport
 from optc.passes.prune.structured.influence import influences
 from optc.passes.prune.structured.sublayers import find_sublayers, remove_sublayers
-from optc.pipeline.base import PassReport
-from optc.reference.blockwise import BlockwiseReference
+from optc.proof.reference.blockwise import BlockwiseReference
 from tests.passes.prune.structured.on_letters import TOKENS
 from tests.support.dense_models import dense_model
 

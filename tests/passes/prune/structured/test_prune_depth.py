@@ -10,14 +10,14 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import PassContext, PassReport
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.prune.structured.cut import given_rows
 from optc.passes.prune.structured.prune_depth import PruneDepth
 from optc.passes.prune.structured.sublayers import find_sublayers
-from optc.pipeline.base import PassContext, PassReport
-from optc.pipeline.pipeline import Pipeline
 from tests.passes.prune.structured.on_letters import lost, pruning
 from tests.support import models
 from tests.support.dense_models import dense_model

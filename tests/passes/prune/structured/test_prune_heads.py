@@ -9,13 +9,13 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.forms.ragged import RaggedStep
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import PassContext, PassReport
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.prune.structured.channels import KV_GROUPS, find_channels
 from optc.passes.prune.structured.cut import given_rows, slices_of
-from optc.pipeline.base import PassContext, PassReport
-from optc.pipeline.pipeline import Pipeline
 from tests.passes.prune.structured.on_letters import lost, pruning
 from tests.support import models
 from tests.support.dense_models import HEAD, D, dense_model

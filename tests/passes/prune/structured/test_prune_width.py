@@ -10,12 +10,12 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import PassContext
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.prune.structured.prune_width import PruneWidth
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import PassContext
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 from tests.passes.prune.structured.on_letters import hidden, lost, pruning
 from tests.support import models
 from tests.support.dense_models import FF, D, dense_builder, dense_model

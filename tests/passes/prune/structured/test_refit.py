@@ -7,14 +7,14 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.linear import Linear, find_linear
+from optc.ir.pipeline.base import PassReport
 from optc.passes.prune.structured import refit as module
 from optc.passes.prune.structured.decisions import Decisions, Ledger
 from optc.passes.prune.structured.refit import Cut, RefitStages
-from optc.pipeline.base import PassReport
-from optc.reference.calibration import CalibrationStore
-from optc.reference.stages.stage import Stage
-from optc.reference.streams.products import Float32Products
-from optc.reference.two_streams import Pair, Seen
+from optc.proof.reference.calibration import CalibrationStore
+from optc.proof.reference.stages.stage import Stage
+from optc.proof.reference.streams.products import Float32Products
+from optc.proof.reference.two_streams import Pair, Seen
 from tests.support.ir_text import f32, model_of
 
 TOKENS = 4000
@@ -88,7 +88,7 @@ def fitted(cut: Cut | None, *, refit: bool = True) -> tuple[np.ndarray, RefitSta
 
 @pytest.fixture
 def undamped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("optc.passes.quantize.gptq.factor.DAMPING", 1e-9)
+    monkeypatch.setattr("optc.passes.numerics.gptq.factor.DAMPING", 1e-9)
     monkeypatch.setattr("optc.passes.prune.structured.obs.DAMPING", 1e-9)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from optc.ir.pipeline.base import PassReport
 from optc.passes.prune.structured.channels import KV_GROUPS, NEURONS, find_channels
 from optc.passes.prune.structured.cut import cut_channels
 from optc.passes.prune.structured.shapes import initializers_of, shapes_without
-from optc.pipeline.base import PassReport
 from tests.support.families import FAMILIES
 from tests.support.models import dense_model
 

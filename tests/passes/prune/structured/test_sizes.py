@@ -5,16 +5,16 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from optc.executable.executable import LayerKV
 from optc.ir.functions import is_op
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import Pass
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.prune.structured.sizes import Sizes
 from optc.passes.quantize.cast_weights import CastWeights
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import Pass
-from optc.pipeline.pipeline import Pipeline
-from optc.roofline.estimate import CONTEXT
+from optc.proof.roofline.estimate import CONTEXT
+from optc.runtime.executable.executable import LayerKV
 from tests.support.families import FAMILIES
 from tests.support.models import Dense, dense_model
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from optc.errors import InputError
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.base import PassContext
+from optc.ir.pipeline.phase import Effect
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.prune.structured import structures
 from optc.passes.prune.structured.prune_width import PruneWidth
 from optc.passes.prune.structured.structures import LATER
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline import registry
-from optc.pipeline.base import PassContext
-from optc.pipeline.phase import Effect
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 from tests.passes.prune.structured.on_letters import pruning
 from tests.support.dense_models import dense_model
 from tests.support.letters import letters_folder

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from optc.ir.pipeline.base import PassReport
 from optc.passes.prune.structured.check import check_structure
 from optc.passes.prune.structured.cut import set_weight
 from optc.passes.prune.structured.sublayers import (
@@ -16,7 +17,6 @@ from optc.passes.prune.structured.sublayers import (
     remove_sublayers,
 )
 from optc.passes.prune.structured.variants import zero_weight
-from optc.pipeline.base import PassReport
 from tests.support.families import FAMILIES
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.models import dense_model

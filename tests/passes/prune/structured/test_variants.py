@@ -7,10 +7,10 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import PassReport
 from optc.passes.prune.structured.channels import KV_GROUPS, find_channels
 from optc.passes.prune.structured.cut import cut_channels, given_rows, set_weight
 from optc.passes.prune.structured.variants import ChannelVariants, measure_kl, zero_weight
-from optc.pipeline.base import PassReport
 from tests.passes.prune.structured.on_letters import TOKENS
 from tests.support.dense_models import dense_model
 from tests.support.ragged import run, run_dense

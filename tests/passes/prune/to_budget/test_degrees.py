@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from optc.ir.pipeline.base import PassReport
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.prune.structured.channels import NEURONS, Channels, find_channels
 from optc.passes.prune.to_budget.degrees import counts_of, degrees_of, without
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import PassReport
 
 FORMAT = Scheme(4, 32, False, integer_scales=True)
 

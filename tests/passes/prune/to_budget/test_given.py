@@ -6,9 +6,9 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
+from optc.ir.pipeline.base import PassReport
 from optc.passes.prune.structured.channels import NEURONS, find_channels
 from optc.passes.prune.to_budget.given import given_counts
-from optc.pipeline.base import PassReport
 
 
 def test_what_is_not_named_stays_whole(model: ir.Model) -> None:

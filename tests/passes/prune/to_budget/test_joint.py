@@ -8,14 +8,14 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from optc.ir.pipeline.base import PassReport
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.prune.structured.channels import NEURONS, find_channels
 from optc.passes.prune.to_budget.joint import Items, Structure
 from optc.passes.prune.to_budget.places import places_of, unmeasured
 from optc.passes.quantize.budget.groups import groups_of
 from optc.passes.quantize.budget.sensitivity import Rated
 from optc.passes.quantize.layer_schemes import stored_bits
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import PassReport
 
 FORMATS = (
     Scheme(2, 32, False, integer_scales=True),

@@ -11,12 +11,12 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import PassContext
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.prune.to_budget.prune_to_budget import PruneToBudget
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import PassContext
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.blockwise import BlockwiseReference
+from optc.proof.reference.blockwise import BlockwiseReference
 from tests.support.ir_text import nodes_text
 
 QUANTIZE = QuantizeWeights(bits=4, group_size=32, symmetric=False, group_scales="int", head_bits=4)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
+from optc.ir.pipeline.base import PassReport
 from optc.passes.prune.structured.channels import NEURONS, find_channels
 from optc.passes.prune.to_budget.places import places_of
 from optc.passes.prune.to_budget.room import Room
 from optc.passes.quantize.budget.amounts import Budget
 from optc.passes.quantize.budget.groups import groups_of
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import PassReport
 
 LATER = [QuantizeWeights(bits=4, group_size=32, symmetric=False, group_scales="int")]
 

@@ -10,10 +10,10 @@ import onnxruntime as ort
 import pytest
 
 from optc.errors import InputError
+from optc.ir.pipeline.base import PassContext, PassReport
 from optc.ir.vocabulary import digest_ids, write_ids
 from optc.ir.weights import LazyWeight
 from optc.passes.prune.vocabulary.vocab_trim import VocabTrim
-from optc.pipeline.base import PassContext, PassReport
 from tests.passes.checked import checked_run
 from tests.support.models import Dense, dense_model
 

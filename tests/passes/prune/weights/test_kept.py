@@ -7,7 +7,7 @@ import numpy as np
 from optc.ir.linear import find_linears, merge_linears
 from optc.ir.weights import LazyWeight
 from optc.passes.prune.weights.kept import find_pruned, keep_pruned, set_pruned, statistic_of
-from optc.reference.calibration import CalibrationStore
+from optc.proof.reference.calibration import CalibrationStore
 from tests.support.dense_models import dense_model
 
 NAME = statistic_of("prune-weights")

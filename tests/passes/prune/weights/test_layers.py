@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from optc.ir.linear import Linear, find_linears
+from optc.ir.pipeline.base import PassReport
+from optc.passes.calibrating.targets import Correction
 from optc.passes.prune.weights.amounts import Amount, LayerAmounts
 from optc.passes.prune.weights.kept import find_pruned
 from optc.passes.prune.weights.layers import PruneLayers
 from optc.passes.prune.weights.methods import Method
 from optc.passes.quantize.propagate.stages import rows_of
-from optc.passes.quantize.propagate.targets import Correction
-from optc.pipeline.base import PassReport
-from optc.reference.calibration import CalibrationStore
+from optc.proof.reference.calibration import CalibrationStore
 from tests.passes.prune.weights.problems import correlated
 from tests.support.dense_models import D, dense_model
 

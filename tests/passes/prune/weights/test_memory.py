@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from optc.passes.calibrating.predictions.text_shape import TextShape
+from optc.passes.calibrating.working_bytes import propagating
 from optc.passes.prune.weights.memory import pruning
 from optc.passes.prune.weights.methods import Method
 from optc.passes.prune.weights.prune_weights import PruneWeights
-from optc.passes.quantize.predictions.text_shape import TextShape
-from optc.passes.quantize.working_bytes import propagating
-from optc.reference.streams.choice import dtype_of, products_here
+from optc.proof.reference.streams.choice import dtype_of, products_here
 from tests.support.dense_models import FF, HEAD, HKV, D, H, dense_model
 
 TEXT = TextShape(1, 32)

@@ -11,17 +11,19 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.forms.decoder import Dense
+from optc.ir.forms.decoder import Dense
 from optc.ir.linear import Linear, find_linears, head_of
+from optc.ir.pipeline.base import Pass, PassContext
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.ir.quantized_rows import QuantizedPart
 from optc.ir.weights import LazyWeight
 from optc.passes.fuse.qkv import FuseQKV
 from optc.passes.kv_cache.kv_cache import KVCache
+from optc.passes.numerics.affine import dequantize_rows
 from optc.passes.prune.weights.amounts import Amount
 from optc.passes.prune.weights.methods import CHANGE, CHOOSE
 from optc.passes.prune.weights.prune_weights import PruneWeights
 from optc.passes.prune.weights.scores import by_magnitude
-from optc.passes.quantize.affine import dequantize_rows
 from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.propagate import stages
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
@@ -30,9 +32,7 @@ from optc.passes.quantize.quantize_static import QuantizeStatic
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate import Rotate
 from optc.passes.quantize.smooth.smooth import Smooth
-from optc.pipeline.base import Pass, PassContext
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.blockwise import BlockwiseReference
+from optc.proof.reference.blockwise import BlockwiseReference
 from tests.support.dense_models import dense_model
 from tests.support.ir_text import model_of, nodes_text
 from tests.support.letters import letters_folder

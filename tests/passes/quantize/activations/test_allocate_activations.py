@@ -9,13 +9,13 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
+from optc.ir.pipeline.base import PassContext
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.quantize.activations import allocate_activations, rounded_inputs
 from optc.passes.quantize.activations import allocate_activations as module
 from optc.passes.quantize.activations.allocate_activations import AllocateActivations
 from optc.passes.quantize.budget.groups import groups_of
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import PassContext
-from optc.pipeline.pipeline import Pipeline
 
 QUANTIZE = QuantizeWeights()
 WHERE = "pass allocate-activations"

@@ -11,7 +11,7 @@ import pytest
 from optc.ir.linear import Linear
 from optc.passes.quantize.activations.rounded_inputs import losses
 from optc.passes.quantize.budget.groups import groups_of
-from optc.reference.blockwise import BlockwiseReference
+from optc.proof.reference.blockwise import BlockwiseReference
 from tests.support.dense_models import V
 
 TOKENS = np.random.default_rng(0).integers(0, V, (3, 40), np.int32)

@@ -10,14 +10,14 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
+from optc.ir.pipeline.base import PassContext
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.quantize.budget import allocate_bits as module
 from optc.passes.quantize.budget.allocate_bits import AllocateBits
 from optc.passes.quantize.budget.groups import groups_of
 from optc.passes.quantize.budget.sensitivity import Rater
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import PassContext
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 
 QUANTIZE = QuantizeWeights(bits=4, group_size=32, symmetric=False, group_scales="int", head_bits=4)
 GPTQ = replace(QUANTIZE, method="gptq")

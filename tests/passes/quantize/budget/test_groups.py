@@ -8,11 +8,11 @@ import pytest
 
 from optc.passes.fuse.gate_up import FuseGateUp
 from optc.passes.fuse.qkv import FuseQKV
-from optc.passes.quantize.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.budget.groups import groups_of, rounded, sampled_rows
 from optc.passes.quantize.layer_schemes import PER_CHANNEL
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.scheme import Scheme
 
 INT3 = Scheme(3, 32, symmetric=False, integer_scales=True)
 

@@ -9,18 +9,18 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.weights import as_lazy
-from optc.passes.quantize.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.gptq.factor import factor_of
+from optc.passes.numerics.gptq.rows import gptq_rows
+from optc.passes.numerics.gptq.weights import Factors
+from optc.passes.numerics.scheme import Scheme
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.budget import sensitivity as module
 from optc.passes.quantize.budget.groups import Group, groups_of
 from optc.passes.quantize.budget.sensitivity import Rated, Rater, note_hessians
-from optc.passes.quantize.gptq.factor import factor_of
-from optc.passes.quantize.gptq.rows import gptq_rows
-from optc.passes.quantize.gptq.weights import Factors
 from optc.passes.quantize.layer_schemes import PER_CHANNEL
-from optc.passes.quantize.scheme import Scheme
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.reference.blockwise import BlockwiseReference
-from optc.reference.calibration import calibration_of, find_statistics
+from optc.proof.reference.blockwise import BlockwiseReference
+from optc.proof.reference.calibration import calibration_of, find_statistics
 from tests.support.dense_models import V
 
 TOKENS = np.random.default_rng(0).integers(0, V, (3, 40), np.int32)
@@ -105,7 +105,7 @@ def test_of_large_models_few_layers_are_measured(
 
 
 def test_progress_is_told(model: ir.Model) -> None:
-    from optc.progress import telling
+    from optc.system.progress import telling
 
     told: list[tuple[str, int, int]] = []
     one, groups = rater(model, gptq=False), groups_of(model, head=True)

@@ -7,10 +7,10 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.float_formats.codebook import STORED
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 from tests.support import oracle
 from tests.support.ir_text import Array, expected, f32, model_of, nodes_text
 from tests.support.ragged import run

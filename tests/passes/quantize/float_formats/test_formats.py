@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from optc.passes.numerics.rounding import Float32
 from optc.passes.quantize.float_formats.formats import (
     FORMATS,
     FP8,
@@ -15,7 +16,6 @@ from optc.passes.quantize.float_formats.formats import (
     NVFP4,
     Format,
 )
-from optc.passes.quantize.rounding import Float32
 from tests.support import oracle
 
 EVERY = sorted(FORMATS)

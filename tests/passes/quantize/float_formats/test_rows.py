@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pytest
 
 from optc.errors import InputError
+from optc.passes.numerics.gptq.factor import DAMPING, factor_of
 from optc.passes.quantize.float_formats.formats import FORMATS, NVFP4, Format
 from optc.passes.quantize.float_formats.rows import RoundedRows, round_rows
-from optc.passes.quantize.gptq.factor import DAMPING, factor_of
-from tests.passes.quantize.gptq.test_rows import correlated, weight
+from tests.passes.numerics.gptq.test_rows import correlated, weight
 from tests.support import oracle
 
 EVERY = sorted(FORMATS)

@@ -7,19 +7,14 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import find_linear
+from optc.ir.pipeline.base import PassReport
+from optc.passes.numerics.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN, INPUT_RANGE
 from optc.passes.quantize.folding.fold import fold, rescale
 from optc.passes.quantize.folding.places import find_places
-from optc.passes.quantize.statistics import (
-    CHANNEL_MEAN,
-    CHANNEL_RANGE,
-    INPUT_HESSIAN,
-    INPUT_RANGE,
-)
-from optc.pipeline.base import PassReport
-from optc.reference import blockwise
-from optc.reference.calibration import CalibrationStore
-from optc.reference.channel_magnitudes import ChannelObserver
-from optc.reference.input_hessians import HessianObserver
+from optc.proof.reference import blockwise
+from optc.proof.reference.calibration import CalibrationStore
+from optc.proof.reference.channel_magnitudes import ChannelObserver
+from optc.proof.reference.input_hessians import HessianObserver
 from tests.support.dense_models import V, dense_model
 from tests.support.ir_text import f32, model_of
 

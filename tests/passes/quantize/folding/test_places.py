@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from optc.ir.pipeline.base import PassReport
 from optc.passes.quantize.folding.fold import fold
 from optc.passes.quantize.folding.places import KINDS, NORM, PRODUCT, VALUES, Place, find_places
-from optc.pipeline.base import PassReport
-from optc.reference.calibration import CalibrationStore
+from optc.proof.reference.calibration import CalibrationStore
 from tests.support.families import FAMILIES
 from tests.support.ir_text import Array, expected, f32, model_of, nodes_text
 from tests.support.models import dense_model

@@ -11,21 +11,21 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import find_linears, head_of
+from optc.ir.pipeline.base import PassContext, PassReport
 from optc.ir.quantized_rows import QuantizedPart, QuantizedRows
 from optc.ir.weights import Given, LazyWeight
-from optc.passes.quantize.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.scheme import Scheme
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.given.grids import GivenWeights, scheme_of_rows
 from optc.passes.quantize.kept_rows import find_rows, keep_rows
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.scheme import Scheme
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import PassContext, PassReport
-from optc.reference.calibration import CalibrationStore, calibration_of, weights_of
-from optc.reference.stages.stage import Stage
-from optc.reference.two_streams import Seen
+from optc.proof.reference.calibration import CalibrationStore, calibration_of, weights_of
+from optc.proof.reference.stages.stage import Stage
+from optc.proof.reference.two_streams import Seen
 from tests.support.ir_text import Array, f32, model_of
 from tests.support.models import Dense, dense_model
 from tests.support.ragged import run

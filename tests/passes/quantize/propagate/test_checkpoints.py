@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optc.ir.pipeline.base import PassContext, PassReport
 from optc.passes.quantize.propagate import checkpoints
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.pipeline.base import PassContext, PassReport
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 from tests.support.dense_models import dense_model
 from tests.support.letters import letters_folder
 

@@ -12,22 +12,22 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import Linear, find_linear, head_of
+from optc.ir.pipeline.base import PassContext
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.ir.quantized_rows import QuantizedPart, QuantizedTile
 from optc.ir.sources import sources_of
 from optc.ir.weights import as_lazy
 from optc.passes.fuse.qkv import FuseQKV
-from optc.passes.quantize.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.scheme import Scheme
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.kept_rows import find_rows
 from optc.passes.quantize.propagate import stages as module
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.scheme import Scheme
-from optc.passes.quantize.statistics import INPUT_HESSIAN
-from optc.pipeline.base import PassContext
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.blockwise import BlockwiseReference
-from optc.reference.calibration import calibration_of, find_statistics
-from optc.reference.streams.choice import has_int8
+from optc.proof.reference.blockwise import BlockwiseReference
+from optc.proof.reference.calibration import calibration_of, find_statistics
+from optc.proof.reference.streams.choice import has_int8
 from tests.support.dense_models import V, dense_model
 from tests.support.letters import letters_folder
 
@@ -222,7 +222,7 @@ def rounded_to(model: ir.Model, linear: Linear) -> np.ndarray:
 def test_products_of_int8_need_a_cpu_that_has_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("optc.reference.streams.choice.host_features", frozenset[str])
+    monkeypatch.setattr("optc.proof.reference.streams.choice.host_features", frozenset[str])
     one = propagate(folder, products="int8")
     with pytest.raises(InputError, match=r"products=int8 needs a CPU with AVX512-VNNI") as error:
         one.run(dense_model(1), PassContext(later=(INT4,)))

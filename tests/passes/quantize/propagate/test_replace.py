@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc.passes.quantize.gptq.factor import factor_of
-from optc.passes.quantize.gptq.rows import gptq_rows
+from optc.passes.numerics.gptq.factor import factor_of
+from optc.passes.numerics.gptq.rows import gptq_rows
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.propagate.replace import _Rounders
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.scheme import Scheme
-from tests.passes.quantize.gptq.test_rows import correlated, weight
+from tests.passes.numerics.gptq.test_rows import correlated, weight
 
 
 @pytest.mark.parametrize("sizes", [(32,), (32, 64), (32, 64, 32)])

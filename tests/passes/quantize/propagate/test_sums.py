@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from optc.passes.quantize.propagate.sums import drift_of, result_drift_of
-from optc.reference.streams import gram
-from optc.reference.streams.gram import hessian_of
-from optc.reference.streams.products import Float32Products
-from optc.reference.two_streams import Pair
-from tests.passes.quantize.propagate.test_targets import pairs
+from optc.proof.reference.streams import gram
+from optc.proof.reference.streams.gram import hessian_of
+from optc.proof.reference.streams.products import Float32Products
+from optc.proof.reference.two_streams import Pair
+from tests.passes.calibrating.test_targets import pairs
 
 
 def flat(values: np.ndarray) -> np.ndarray:

@@ -9,11 +9,11 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import find_linear
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.base import Pass, PassContext
+from optc.passes.numerics.hadamard import rotation
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.rotate.hadamard import rotation
 from optc.passes.quantize.rotate.rotate import Rotate
-from optc.pipeline import registry
-from optc.pipeline.base import Pass, PassContext
 from tests.support.families import FAMILIES
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.letters import letters_folder

@@ -11,13 +11,13 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import find_linears, mark_pruned
+from optc.ir.pipeline.base import Pass, PassContext
 from optc.ir.quantized_rows import QuantizedRows
 from optc.ir.weights import Given, LazyWeight
-from optc.passes.quantize.affine import quantized_rows
+from optc.passes.numerics.affine import quantized_rows
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate_activations import RotateActivations
-from optc.passes.quantize.scheme import Scheme
-from optc.pipeline.base import Pass, PassContext
 from tests.support.families import FAMILIES
 from tests.support.hadamard import rotation
 from tests.support.ir_text import expected, f32, model_of, nodes_text

@@ -10,11 +10,11 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import find_linears, mark_pruned
+from optc.ir.pipeline.base import PassContext
+from optc.passes.numerics.hadamard import hadamard
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.rotate.hadamard import hadamard
 from optc.passes.quantize.rotate.rotate_activations import RotateActivations
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
-from optc.pipeline.base import PassContext
 from tests.support.families import FAMILIES
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.models import Dense, dense_model

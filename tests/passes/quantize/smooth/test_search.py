@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optc.ir.linear import Linear, find_linear
-from optc.passes.quantize.scheme import Scheme
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.smooth.search import ALPHAS, best_scale
 from tests.support.ir_text import Array, f32, model_of
 

@@ -10,14 +10,14 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
-from optc.forms.decoder import Dense
+from optc.ir.forms.decoder import Dense
 from optc.ir.linear import find_linear
+from optc.ir.pipeline import registry
+from optc.ir.pipeline.base import Pass, PassContext
+from optc.passes.numerics.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.smooth.smooth import Smooth
-from optc.passes.quantize.statistics import CHANNEL_MEAN, CHANNEL_RANGE, INPUT_HESSIAN
-from optc.pipeline import registry
-from optc.pipeline.base import Pass, PassContext
-from optc.reference.calibration import calibration_of
+from optc.proof.reference.calibration import calibration_of
 from tests.support.dense_models import dense_model
 from tests.support.ir_text import Array, f32, model_of, nodes_text
 from tests.support.letters import letters_folder

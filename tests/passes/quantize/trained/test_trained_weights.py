@@ -10,15 +10,15 @@ import pytest
 from safetensors.numpy import save_file
 
 from optc.errors import InputError
-from optc.importer.trained import digest_trained
+from optc.importer.additions.trained import digest_trained
 from optc.ir.linear import find_linears
-from optc.passes.quantize.affine import dequantize_rows, quantize_rows
+from optc.ir.pipeline.base import PassContext
+from optc.ir.pipeline.pipeline import Pipeline
+from optc.passes.numerics.affine import dequantize_rows, quantize_rows
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.quantize_weights import QuantizeWeights
-from optc.passes.quantize.scheme import Scheme
 from optc.passes.quantize.trained.trained_weights import TrainedWeights
-from optc.pipeline.base import PassContext
-from optc.pipeline.pipeline import Pipeline
-from optc.reference.blockwise import BlockwiseReference
+from optc.proof.reference.blockwise import BlockwiseReference
 from tests.support.ir_text import f32, model_of, nodes_text
 from tests.support.models import Dense, dense_model
 

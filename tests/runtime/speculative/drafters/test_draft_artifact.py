@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from optc import registry
-from optc.artifact import Artifact
+from optc.artifact.artifact import Artifact
 from optc.errors import ArtifactError, InputError
 from optc.runtime.speculative.drafters.draft_artifact import check_same_tokenizer, find_draft
-from optc.target import Target
+from optc.system.hardware.target import Target
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 
 

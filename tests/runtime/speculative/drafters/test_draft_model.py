@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.speculative.drafters.draft_model import DraftModel
 from optc.runtime.speculative.proposer import DraftRequest
 from tests.runtime.speculative.test_speculator import request as new_request

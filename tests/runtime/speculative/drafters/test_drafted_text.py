@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from optc.executable.executable import Int32
+from optc.runtime.executable.executable import Int32
 from optc.runtime.kv.kv_blocks import BlockTables
-from optc.runtime.metrics.request_metrics import RequestMetrics
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
+from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.sampling.sampler import Mask, Sampled
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 from optc.runtime.speculative.drafters.drafted_text import DraftedText

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from optc.errors import InputError
-from optc.executable.executable import Float32, StepBatch, StepInterface
+from optc.runtime.executable.executable import Float32, StepBatch, StepInterface
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput

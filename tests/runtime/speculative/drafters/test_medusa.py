@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from optc.errors import InputError
-from optc.executable.executable import Float32, HeadedExecutable, Int32, StepBatch, StepInterface
 from optc.runtime.engine import Engine
+from optc.runtime.executable.executable import (
+    Float32,
+    HeadedExecutable,
+    Int32,
+    StepBatch,
+    StepInterface,
+)
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams

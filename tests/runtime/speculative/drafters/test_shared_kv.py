@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from optc.executable.executable import StepInterface
+from optc.runtime.executable.executable import StepInterface
 from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.core import Core
 from optc.runtime.params import SamplingParams

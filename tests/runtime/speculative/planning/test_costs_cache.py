@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from optc import cache_folder as cache_module
-from optc.cache_folder import cache_folder, forget_oldest, keep_file, keep_whole, read_whole
 from optc.runtime.speculative.planning import costs_cache
 from optc.runtime.speculative.planning.costs_cache import CostsCache
+from optc.system import cache_folder as cache_module
+from optc.system.cache_folder import cache_folder, forget_oldest, keep_file, keep_whole, read_whole
 
 VALUE = {"seconds": [0.5, 1.5]}
 
@@ -88,9 +88,13 @@ def test_what_cannot_be_written_leaves_nothing(
 
 def test_all_code_is_in_the_digest() -> None:
     """That of passes and backends too, which a checkout links to."""
-    root = Path(cache_module.__file__).parent
+    root = Path(cache_module.__file__).parents[1]
     found = {str(path.relative_to(root)) for path in cache_module._sources(root)}
-    assert {"cache_folder.py", "backends/tvm/isa.py", "passes/canonicalize/__init__.py"} <= found
+    assert {
+        "system/cache_folder.py",
+        "backends/tvm/isa.py",
+        "passes/canonicalize/__init__.py",
+    } <= found
 
 
 def test_a_file_that_is_not_whole_is_none(tmp_path: Path) -> None:

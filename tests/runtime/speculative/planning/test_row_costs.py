@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc.executable.executable import Float32, StepBatch
+from optc.runtime.executable.executable import Float32, StepBatch
 from optc.runtime.speculative.drafting import MeasuredCosts
 from optc.runtime.speculative.planning.costs_cache import CostsCache
 from optc.runtime.speculative.planning.row_costs import RowCosts, measure_row_costs

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention, paged_attention
 from optc.errors import UnsupportedError
-from optc.target import parse_target
+from optc.system.hardware.target import parse_target
 from tests.arm.kernels import only_here
 from tests.backends.tvm.attention_cases import (
     ARITHMETICS,

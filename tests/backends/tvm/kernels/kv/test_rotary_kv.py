@@ -8,7 +8,7 @@ from optc.backends.tvm.kernels.kv.pools import KVShape
 from optc.backends.tvm.kernels.kv.rotary_kv import Rotary, RotaryKV, WriteKV
 from optc.backends.tvm.kernels.kv.tree_kv import TreeKV
 from optc.errors import UnsupportedError
-from optc.executable.block_hadamard import block_hadamard
+from optc.runtime.executable.block_hadamard import block_hadamard
 from tests.backends.tvm.kernel_cases import TARGETS, Array, blank, isa_named, run
 from tests.backends.tvm.kv_pools import KV_TYPES, garbage, put, represented, stored, taken_dim
 

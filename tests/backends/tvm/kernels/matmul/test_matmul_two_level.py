@@ -19,7 +19,7 @@ from optc.backends.tvm.kernels.matmul.schedule import Schedule
 from optc.backends.tvm.kernels.matmul.short_sums import FOURS
 from optc.backends.tvm.weights.packing import pack_columns, pack_groups, pack_int
 from optc.errors import UnsupportedError
-from optc.target import Target
+from optc.system.hardware.target import Target
 from tests.backends.tvm.matmul_cases import (
     GREATEST_SCALE,
     V3,

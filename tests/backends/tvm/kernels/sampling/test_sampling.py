@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.sampling.sampling import Sampling
-from optc.executable.executable import Float32
-from optc.executable.sampling import SampleResult
+from optc.runtime.executable.executable import Float32
+from optc.runtime.executable.sampling import SampleResult
 from optc.runtime.params import SamplingParams
 from optc.runtime.sampling.sample_batch import pack, unpack
 from optc.runtime.sampling.sampler import Drawn, NoToken, Row, Sampled, best_tokens, sample

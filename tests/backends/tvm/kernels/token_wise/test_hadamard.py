@@ -9,7 +9,7 @@ from optc.backends.tvm.kernels.token_wise.activation import GatedActivation
 from optc.backends.tvm.kernels.token_wise.hadamard import BlockHadamard
 from optc.backends.tvm.kernels.token_wise.norm import RMSNorm
 from optc.backends.tvm.kernels.token_wise.quantize import Quantize
-from optc.executable.block_hadamard import block_hadamard
+from optc.runtime.executable.block_hadamard import block_hadamard
 from tests.backends.tvm.kernel_cases import (
     TARGETS,
     blank,

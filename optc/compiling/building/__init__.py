@@ -1,0 +1,1 @@
+"""Engines of a lowered model, built by their backends."""

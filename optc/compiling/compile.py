@@ -1,0 +1,133 @@
+"""`compile`: any model, by what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+from optc.artifact.artifact import Artifact
+from optc.compiling.compile_text import compile as compile_text
+from optc.errors import InputError
+from optc.system.options import CompileOptions
+from optc.system.options.keywords import CompileChanges
+from optc.system.options.option import with_changes
+from optc.system.progress import Progress, no_progress
+from optc.system.sources.dim import Dim
+from optc.system.sources.encoder_folder import may_be_encoder
+from optc.system.sources.speech_folder import may_transcribe
+from optc.system.sources.tensor_source import TensorSource, is_tensor_source
+
+#: The recipe of models of speech where none is named.
+SPEECH_RECIPE = "speech-fp32"
+
+
+class AnyChanges(CompileChanges, total=False):
+    """Keywords of `compile`, those of models of named tensors last.
+
+    Attributes:
+        args, kwargs: An example of the arguments of a module's forward.
+        dynamic: Dimensions that differ from call to call, by argument and axis:
+            ``{"x": {0: optc.Dim("batch", 1, 64)}}``.
+        dims: Bounds of dimensions that have names already, as in an ONNX file.
+        inputs: Inputs to judge a model by: arrays by name, or ``.npz`` files; none are the example,
+            or random ones. Of a model of speech WAV files, or folders of them; none are sentences
+            that a synthesizer spoke. Of a classifier also images and folders of them.
+        images: How images become the model's input, which makes it a classifier: the keys of a
+            Hugging Face folder's ``preprocessor_config.json``, or a file with them
+            (docs/how-to/classify-images.md).
+    """
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    dynamic: Mapping[str, Mapping[int, Dim]]
+    dims: Sequence[Dim]
+    inputs: Sequence[str | Path | Mapping[str, Any]]
+    images: str | Path | Mapping[str, Any]
+
+
+def _encodes(model: str | Path) -> bool:
+    """True for the folder of an encoder."""
+    if not may_be_encoder(Path(model)):
+        return False
+    from optc.importer.tensors.encoder import is_encoder
+
+    return is_encoder(Path(model))
+
+
+def _transcribes(model: Any) -> bool:
+    """True for the folder of a model of speech."""
+    return not is_tensor_source(model) and may_transcribe(Path(model))
+
+
+_OF_TENSORS = ("args", "kwargs", "dynamic", "dims", "inputs", "images")
+
+
+def compile(
+    model: Any,
+    recipe: str | Path | None = None,
+    output: str | Path | None = None,
+    *,
+    options: CompileOptions | None = None,
+    progress: Progress = no_progress,
+    **changes: Unpack[AnyChanges],
+) -> Artifact:
+    """Compile a model into an artifact and prove it against the source.
+
+    Args:
+        model: A decoder that generates text: a folder with config.json, safetensors and, usually, a
+            tokenizer, a GGUF file, or ``org/name`` or ``org/name@revision`` of the Hugging Face
+            Hub. Or a model of named tensors: a `torch.nn.Module`, a `torch.export.ExportedProgram`
+            or ``.pt2`` file, a model of onnx or onnx_ir or ``.onnx`` file, or
+            ``package.module:factory``, whose factory gives one of these, or a module and its args.
+            Or the folder of a model of speech, such as Whisper.
+        recipe, output: As in `CompileOptions`; here they need no name. The default recipe of models
+            of named tensors is ``tensors-fp32``, of speech ``speech-fp32``.
+        options: What is asked for; None are the defaults.
+        progress: Told what goes on.
+        **changes: Fields of `CompileOptions` that differ from ``options``, and for models of named
+            tensors those of `AnyChanges`.
+
+    Raises:
+        InputError: Bad usage, model, recipe or output; nothing is left behind.
+        UnsupportedError: Something in the model is not recognized or cannot be lowered.
+        UnavailableError: A compiler or package is missing.
+        GateError: A gate failed; its ``details`` hold what was measured.
+        TypeError: There is no option of a name in ``changes``.
+    """
+    own = {name: changes.pop(name) for name in _OF_TENSORS if name in changes}  # type: ignore[misc]
+    if _transcribes(model):
+        from optc.compiling.speech.compile import compile_speech
+
+        asked = _asked(SPEECH_RECIPE, recipe, output, options, changes)
+        return compile_speech(Path(model), own, asked, progress)
+    if not (is_tensor_source(model) or _encodes(model)):
+        if given := next((name for name, value in own.items() if value), ""):
+            raise InputError(
+                "is for models of named tensors, and the model generates text",
+                where=given,
+                hint="leave it out; --max-context bounds the tokens of a decoder",
+            )
+        text = cast(CompileChanges, changes)
+        return compile_text(model, recipe, output, options=options, progress=progress, **text)
+    from optc.compiling.tensors.compile import DEFAULT_RECIPE, compile_tensors
+
+    asked = _asked(DEFAULT_RECIPE, recipe, output, options, changes)
+    samples = [Path(one) if isinstance(one, str) else one for one in own.pop("inputs", ())]
+    source = TensorSource(model, **{name: value for name, value in own.items() if value})
+    return compile_tensors(source, samples, asked, progress)
+
+
+def _asked(
+    default: str,
+    recipe: str | Path | None,
+    output: str | Path | None,
+    options: CompileOptions | None,
+    changes: Mapping[str, Any],
+) -> CompileOptions:
+    """The options, with the recipe ``default`` where none is named."""
+    if recipe is None and (options is None or options.recipe == CompileOptions().recipe):
+        recipe = default
+    named = {"recipe": recipe, "output": output}
+    stated = {name: value for name, value in named.items() if value is not None}
+    return with_changes(options or CompileOptions(), {**changes, **stated})

@@ -1,0 +1,1 @@
+"""The recipe's passes over a model, and the reference kept from before them."""

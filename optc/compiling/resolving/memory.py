@@ -1,0 +1,167 @@
+"""Memory that a compile really takes: anonymous and shared pages of all its processes together.
+
+File-backed pages (memory-mapped weights) are left out: the kernel drops them when it needs room.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from optc.errors import InputError
+from optc.system.units import byte_text
+
+_PERIOD_S = 0.02
+#: Field 28 of /proc/PID/stat, counted from the third: the first behind the program's name.
+_START_OF_STACK = 25
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Anonymous and shared-memory bytes of one process now; 0 if it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    kilobytes = [
+        int(line.split()[1])
+        for line in status.splitlines()
+        if line.startswith(("RssAnon:", "RssShmem:"))
+    ]
+    return 1024 * sum(kilobytes)
+
+
+def process_tree(root: int) -> list[int]:
+    """``root`` and all its descendants that live now."""
+    found, queue = [], [root]
+    while queue:
+        pid = queue.pop()
+        found.append(pid)
+        queue.extend(_children(pid))
+    return found
+
+
+def tree_bytes(root: int) -> int:
+    """`anonymous_bytes` of ``root`` and all its descendants.
+
+    A process that was forked and has not executed a program yet has its parent's pages, and the two
+    count once: where a compiler starts a linker they would be its memory twice.
+    """
+    largest: dict[tuple[str, bytes], int] = {}
+    for pid in process_tree(root):
+        program = _program(pid)
+        largest[program] = max(largest.get(program, 0), anonymous_bytes(pid))
+    return sum(largest.values())
+
+
+def _program(pid: int) -> tuple[str, bytes]:
+    """What a process shares with its parent until it executes a program of its own: where its stack
+    starts, which is random, and its command line."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return fields[_START_OF_STACK], Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return str(pid), b""
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return children
+    for thread in threads:
+        try:
+            text = Path(f"/proc/{pid}/task/{thread}/children").read_text()
+        except OSError:
+            continue
+        children.extend(int(child) for child in text.split())
+    return children
+
+
+class PeakMemory:
+    """Samples this process and its descendants while the ``with`` block runs.
+
+    Args:
+        limit_bytes: Beyond it the block is interrupted and ends in an `InputError`; 0 is no limit.
+            Only the main thread can be interrupted; elsewhere the error comes at the block's end.
+        what: Names what the block does, for the error.
+
+    Attributes:
+        peak_bytes: Largest `tree_bytes` seen so far.
+        foretold_bytes: What is predicted to be needed, once that is known; for the error.
+    """
+
+    def __init__(self, limit_bytes: int = 0, what: str = "the compile") -> None:
+        self.peak_bytes = self.foretold_bytes = 0
+        self._what = what
+        self._limit_bytes = limit_bytes
+        self._interrupts = limit_bytes > 0 and (
+            threading.current_thread() is threading.main_thread()
+        )
+        self._interrupted = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="optc-memory", daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        """Start sampling."""
+        if self._interrupts:
+            self._handler = signal.signal(signal.SIGUSR2, self._interrupt)
+        self.sample()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop sampling.
+
+        Raises:
+            InputError: The limit was exceeded.
+        """
+        self._interrupted = True  # one that comes from now on would escape
+        self._stop.set()
+        self._thread.join()
+        if self._interrupts:
+            signal.signal(signal.SIGUSR2, self._handler)
+        if self._exceeded and (kind is None or issubclass(kind, KeyboardInterrupt)):
+            raise InputError(
+                f"{self._what} took {self.peak_bytes:,} bytes of memory, "
+                f"but {self._limit_bytes:,} are allowed",
+                where="--max-ram",
+                hint=self._need(),
+            )
+
+    def _need(self) -> str:
+        """The hint: the memory that is to be allowed."""
+        if self.foretold_bytes > self._limit_bytes:
+            return f"allow more: {byte_text(self.foretold_bytes)} are predicted to be needed"
+        return "allow more, a fifth beyond what 'optc plan' predicts"
+
+    def sample(self) -> int:
+        """Look once; returns the bytes of all processes now."""
+        total = tree_bytes(os.getpid())
+        self.peak_bytes = max(self.peak_bytes, total)
+        return total
+
+    @property
+    def _exceeded(self) -> bool:
+        return 0 < self._limit_bytes < self.peak_bytes
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_PERIOD_S):
+            self.sample()
+            if self._exceeded and self._interrupts and not self._interrupted:
+                # A real signal, unlike _thread.interrupt_main, also ends a wait for a child; it
+                # is repeated because one that comes just before the wait begins does not.
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if not self._interrupted:  # a second one would disturb the cleaning up
+            self._interrupted = True
+            raise KeyboardInterrupt

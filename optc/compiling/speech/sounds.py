@@ -1,0 +1,50 @@
+"""Sounds to judge a model of speech by: the user's, or sentences that ship with optc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from optc.errors import InputError
+from optc.runtime.audio.wav import Sound, parse_wav, read_wav
+
+
+def read_sounds(given: Sequence[Any]) -> tuple[Sound, ...]:
+    """The user's sounds: WAV files, folders of them, or `Sound`.
+
+    Raises:
+        InputError: A file is none, a folder has none, or a sound is empty.
+    """
+    found: list[Sound] = []
+    for one in given:
+        if isinstance(one, Sound):
+            found.append(one)
+            continue
+        if not isinstance(one, str | Path):
+            raise InputError(
+                f"a model of speech is judged by sounds, not by {type(one).__name__}",
+                where="inputs",
+                hint="WAV files, folders of them, or optc.Sound(samples, rate)",
+            )
+        found += [read_wav(file) for file in _files(Path(one))]
+    if any(not len(sound.samples) for sound in found):
+        raise InputError("one has no samples", where="inputs")
+    return tuple(found)
+
+
+def shipped_sounds() -> tuple[Sound, ...]:
+    """Sentences that a synthesizer spoke (`benchmarks.inputs.build_speech`)."""
+    folder = files("optc.runtime.audio") / "sounds"
+    names = sorted(one.name for one in folder.iterdir() if one.name.endswith(".wav"))
+    return tuple(parse_wav((folder / name).read_bytes(), name) for name in names)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(one for one in path.iterdir() if one.suffix.lower() == ".wav")
+    if not found:
+        raise InputError("has no .wav file", where=str(path))
+    return found

@@ -1,0 +1,164 @@
+"""The gates of engines of named tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from optc import registry
+from optc.artifact.writer import ArtifactWriter
+from optc.backend import TensorsBuilder
+from optc.compiling.building.built_engine import BuiltEngine
+from optc.compiling.judging.judge import Judgement, not_judged
+from optc.errors import ArtifactError, EngineError, InputError, UnsupportedError
+from optc.proof.gates.measure import GateResult, is_open
+from optc.proof.gates.tensors.measure import Run, measure_tensors
+from optc.runtime.tensors.engine import open_folder
+from optc.system.hardware.machine import this_machine
+from optc.system.hardware.target import parse_target, usable_threads
+from optc.system.options import CompileOptions
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from optc.compiling.recipes.recipe import Recipe
+    from optc.importer.tensors.imported import ImportedTensors
+    from optc.runtime.executable.tensors import TensorsExecutable
+
+Array = npt.NDArray[Any]
+Tensors = Mapping[str, Array]
+#: So many samples are tried before all others: more take long where a model embeds sentences.
+_CHECKED = 8
+
+
+def judge_tensors(
+    recipe: Recipe,
+    imported: ImportedTensors,
+    original: ir.Model,
+    samples: Sequence[Tensors],
+    engines: Sequence[BuiltEngine],
+    writer: ArtifactWriter,
+    asked: CompileOptions,
+) -> Judgement:
+    """Measure the recipe's gates through every engine that runs here.
+
+    Args:
+        recipe: Its gates count.
+        imported: With the source's own outputs, if it can give them.
+        original: The graph as imported, for the baseline; it is built, and so changed.
+        samples: Inputs.
+        engines: Built under ``writer``.
+        writer: Of the artifact.
+        asked: Whether gates are wanted, and may be left unmeasured.
+    """
+    if asked.no_gates:
+        return not_judged(recipe.gates, engines)
+    threads = usable_threads()
+    with writer.scratch() as folder:
+        baseline = _baseline(original, imported, folder, threads)
+        _check_samples(baseline, samples[:_CHECKED])
+        reference = _Kept(_unpadded(imported.reference or baseline.run, imported.padding))
+        verdicts: list[GateResult] = []
+        for built in engines:
+            reason = this_machine().misfit(built.request.target)
+            if reason:
+                verdicts += _unmeasured(recipe.gates, reason, built.entry.name)
+                continue
+            engine = open_folder(writer.folder / built.entry.folder, built.entry, threads)
+            verdicts += measure_tensors(
+                _unpadded(engine.run, imported.padding),
+                reference,
+                _unpadded(baseline.run, imported.padding),
+                samples,
+                recipe.gates,
+                built.entry.name,
+                imported.task,
+            )
+            engine.close()
+        baseline.close()
+    strict = not (asked.allow_unmeasured or asked.keep_failed)
+    failed = [one for one in verdicts if one.passed is False or (strict and is_open(one))]
+    shown = tuple(one for one in verdicts if one.value is not None or one.bound is not None)
+    facts = {
+        "samples": len(samples),
+        "reference": "source" if imported.reference else "float32 graph in ONNX Runtime",
+    }
+    return Judgement(shown, measured=True, failed=tuple(failed), facts=facts)
+
+
+def _check_samples(baseline: TensorsExecutable, samples: Sequence[Tensors]) -> None:
+    """Refuse samples that the model itself does not take, such as images of an odd size.
+
+    Raises:
+        InputError: One is none.
+    """
+    for index, sample in enumerate(samples):
+        try:
+            baseline.run(sample)
+        except EngineError as error:
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in sample.items())
+            raise InputError(
+                f"the model does not take sample {index} ({shapes}): {error.message}",
+                where="--inputs",
+                hint="--inputs FILE.npz gives inputs that it takes; --dim NAME=LEAST..MOST bounds "
+                "the sizes of a dimension",
+            ) from error
+
+
+class _Kept:
+    """Outputs of the reference, computed once for each sample."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._found: dict[int, Tensors] = {}
+
+    def __call__(self, sample: Tensors) -> Tensors:
+        """Outputs for a sample that stays alive."""
+        if id(sample) not in self._found:
+            self._found[id(sample)] = self._run(sample)
+        return self._found[id(sample)]
+
+
+def _unpadded(run: Run, padding: str) -> Run:
+    """``run`` without what outputs have for tokens where the input ``padding`` is zero."""
+    if not padding:
+        return run
+
+    def kept(sample: Tensors) -> Tensors:
+        mask = sample[padding] != 0
+        found = run(sample)
+        return {
+            name: rows[mask] if rows.shape[:2] == mask.shape else rows
+            for name, rows in found.items()
+        }
+
+    return kept
+
+
+def _baseline(
+    original: ir.Model, imported: ImportedTensors, folder: Path, threads: int
+) -> TensorsExecutable:
+    """The graph as it was imported, in ONNX Runtime on the CPU."""
+    backend = registry.backend("onnxruntime")
+    if not isinstance(backend, TensorsBuilder):
+        raise UnsupportedError("runs no models of named tensors", where="backend onnxruntime")
+    target = parse_target("native")
+    build = backend.build_tensors(original, imported.interface, target, folder)
+    try:
+        return backend.load_tensors(folder, imported.interface, build.backend_data, threads)
+    except ArtifactError as error:  # it was written a moment ago: the graph is at fault
+        raise UnsupportedError(
+            f"ONNX Runtime does not take the graph: {error.message}",
+            where=imported.name,
+            hint="export it with standard operators",
+        ) from error
+
+
+def _unmeasured(bounds: Mapping[str, float | None], reason: str, engine: str) -> list[GateResult]:
+    return [
+        GateResult(name, None, bound, None, "none", reason, engine)
+        for name, bound in bounds.items()
+    ]

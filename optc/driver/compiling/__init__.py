@@ -1,1 +1,0 @@
-"""The stages of a compile: options, checks, lowering, building, assembling the artifact."""

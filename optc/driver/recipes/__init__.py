@@ -1,1 +1,0 @@
-"""Options that add passes to a recipe."""

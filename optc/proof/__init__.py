@@ -1,0 +1,1 @@
+"""The result is proven: it is compared with its source, judged, and its speed is measured."""

@@ -1,0 +1,65 @@
+"""Which products the runs of a calibration are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from optc.proof.reference.streams.int8_products import INT8, Int8Products
+from optc.proof.reference.streams.products import (
+    BFLOAT16,
+    FLOAT32,
+    BFloat16Products,
+    Float32Products,
+    Products,
+    RunProducts,
+)
+from optc.system.hardware.target import host_features
+
+#: The CPU feature from which on bfloat16 is multiplied faster than float32: CPUs with AMX have it.
+_BFLOAT16_FEATURE = "avx512_bf16"
+#: And int8: without it, oneDNN adds products of bytes in 16 bits.
+_INT8_FEATURE = "avx512_vnni"
+#: Weights of more bits lose as much by 8 bits for each row as by their own rounding.
+_MOST_BITS = 4
+
+_DTYPES = {one.name: one.dtype for one in (Float32Products, BFloat16Products, Int8Products)}
+
+
+def products_of(name: str, threads: int) -> Products:
+    """The products called ``name``."""
+    if name == INT8:
+        return Int8Products(threads)
+    return BFloat16Products(threads) if name == BFLOAT16 else Float32Products()
+
+
+def run_products(names: tuple[str, str], threads: int) -> RunProducts:
+    """Those called by ``names``, for the model as it is and for the weights that are replaced."""
+    original, changed = (products_of(name, threads) for name in names)
+    return RunProducts(original, changed)
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """`Products.dtype` of the products called ``name``."""
+    return _DTYPES[name]
+
+
+def products_here(features: frozenset[str] | None = None) -> str:
+    """Name of the fastest products of floats on a CPU with these features, or on this machine's."""
+    return BFLOAT16 if _BFLOAT16_FEATURE in _known(features) else FLOAT32
+
+
+def has_int8(features: frozenset[str] | None = None) -> bool:
+    """True if a CPU with these features, or this machine's, has exact and fast products of int8."""
+    return _INT8_FEATURE in _known(features)
+
+
+def products_for(bits: int, features: frozenset[str] | None = None) -> tuple[str, str]:
+    """Names of the best products for the model as it is, and with weights of ``bits`` bits."""
+    usual = products_here(features)
+    return usual, INT8 if bits <= _MOST_BITS and has_int8(features) else usual
+
+
+def _known(features: frozenset[str] | None) -> frozenset[str]:
+    return host_features() if features is None else features

@@ -1,0 +1,137 @@
+"""Products of linear layers over a text in floats: bfloat16 where the CPU has it, else float32.
+
+Most of a calibration's time is W x for every token of the text. CPUs with AVX512-BF16 or AMX
+multiply bfloat16 at twice the pace of float32 and more, and add in float32; oneDNN has the
+kernels, PyTorch brings it. Inputs, weights and results are rounded to bfloat16 (8 bits of
+significand, 0.2 % each): weights of checkpoints in bfloat16 not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import ml_dtypes
+import numpy as np
+
+from optc.proof.reference.streams.floats import Float32, bfloat16_tensor
+from optc.proof.reference.streams.gram import Float64, hessian_of, sum_of
+from optc.proof.reference.submodel import Array
+
+if TYPE_CHECKING:
+    import torch
+
+#: Names of both kinds of products.
+FLOAT32, BFLOAT16 = "float32", "bfloat16"
+
+
+class Products(Protocol):
+    """Multiplies values of a text with weights.
+
+    Attributes:
+        name: `FLOAT32`, `BFLOAT16` or `int8_products.INT8`.
+        dtype: What inputs of products are rounded to, so that they may be kept in it.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+
+    def weight(self, rows: Array) -> Any:
+        """Rows [N, K], ready to be multiplied with."""
+        ...
+
+    def __call__(self, x: Array, weights: Sequence[Any]) -> list[Float32]:
+        """x Wᵀ [..., N] of values x [..., K], in float32 or ``dtype``, for each of ``weights``."""
+        ...
+
+    def hessian(self, x: Array) -> Float64:
+        """E[x xᵀ], [K, K], of inputs x [..., K]: of a matrix that is positive semidefinite."""
+        ...
+
+    def sum(self, left: Float32, right: Array) -> Float32:
+        """leftᵀ right, [N, K], of values of some tokens [T, N] and [T, K]."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunProducts:
+    """What two runs of a model are multiplied by.
+
+    Attributes:
+        original: Of the model as it is.
+        changed: Of the layers whose weights are replaced.
+    """
+
+    original: Products
+    changed: Products
+
+    @property
+    def fused(self) -> bool:
+        """True if PyTorch is there in any case, so that it may compute more than products."""
+        return isinstance(self.original, OneDnnProducts) or isinstance(self.changed, OneDnnProducts)
+
+
+class Float32Products:
+    """Products in float32 by NumPy's BLAS."""
+
+    name = FLOAT32
+    dtype: np.dtype[Any] = np.dtype(np.float32)
+
+    def weight(self, rows: Array) -> Float32:
+        """Rows [N, K] in float32."""
+        return np.ascontiguousarray(rows, np.float32)
+
+    def hessian(self, x: Array) -> Float64:
+        """E[x xᵀ] of products in float32."""
+        return hessian_of(x)
+
+    def sum(self, left: Float32, right: Array) -> Float32:
+        """leftᵀ right in float32."""
+        return sum_of(left, right)
+
+    def __call__(self, x: Array, weights: Sequence[Float32]) -> list[Float32]:
+        """x Wᵀ for each weight."""
+        flat = x.reshape(-1, x.shape[-1]).astype(np.float32, copy=False)
+        return [(flat @ w.T).reshape(*x.shape[:-1], len(w)) for w in weights]
+
+
+class OneDnnProducts:
+    """Products by oneDNN, which PyTorch brings.
+
+    Args:
+        threads: Threads of PyTorch, for the process from now on.
+    """
+
+    def __init__(self, threads: int) -> None:
+        import torch  # takes a second, and 150 MB
+
+        torch.set_num_threads(threads)
+
+
+class BFloat16Products(OneDnnProducts):
+    """Products of bfloat16, added in float32."""
+
+    name = BFLOAT16
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+
+    def weight(self, rows: Array) -> torch.Tensor:
+        """Rows [N, K] in bfloat16."""
+        return bfloat16_tensor(rows)
+
+    def hessian(self, x: Array) -> Float64:
+        """E[x xᵀ] of products in float32."""
+        return hessian_of(x)
+
+    def sum(self, left: Float32, right: Array) -> Float32:
+        """leftᵀ right in float32."""
+        return sum_of(left, right)
+
+    def __call__(self, x: Array, weights: Sequence[torch.Tensor]) -> list[Float32]:
+        """x Wᵀ for each weight."""
+        import torch
+
+        given = bfloat16_tensor(x)
+        with torch.inference_mode():
+            results = [torch.nn.functional.linear(given, w).float() for w in weights]
+        return [result.numpy() for result in results]

@@ -1,0 +1,55 @@
+"""Values inside of a model of named tensors, seen while ONNX Runtime runs it in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy.typing as npt
+import onnx_ir as ir
+
+from optc.proof.reference.tensor_samples import Sample
+from optc.system.hardware.target import usable_threads
+
+Array = npt.NDArray[Any]
+
+
+class ValueRun:
+    """A model whose inner values are outputs, in ONNX Runtime on the CPU.
+
+    Args:
+        model: It is not changed.
+        values: Float values of its main graph, inputs among them.
+    """
+
+    def __init__(self, model: ir.Model, values: Iterable[ir.Value]) -> None:
+        import onnxruntime
+
+        inputs = {value.name for value in model.graph.inputs}
+        wanted = dict.fromkeys(str(value.name) for value in values)
+        self._inputs = [name for name in wanted if name in inputs]
+        self._names = [name for name in wanted if name not in inputs]
+        shown = model.clone()
+        known = {str(v.name): v for node in shown.graph for v in node.outputs}
+        present = {value.name for value in shown.graph.outputs}
+        for name in self._names:
+            if name not in present:
+                value = known[name]
+                value.type = value.type or ir.TensorType(ir.DataType.FLOAT)
+                shown.graph.outputs.append(value)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = usable_threads()
+        options.log_severity_level = 3  # a declared shape that is wrong is the model's own
+        self._session = onnxruntime.InferenceSession(
+            ir.to_proto(shown).SerializeToString(), options, ["CPUExecutionProvider"]
+        )
+
+    def over(self, samples: Sequence[Sample], see: Callable[[str, Array], None]) -> None:
+        """Run over ``samples``, and show every value of each by its name."""
+        for sample in samples:
+            for name in self._inputs:
+                see(name, sample[name])
+            if self._names:
+                found = self._session.run(self._names, dict(sample))
+                for name, array in zip(self._names, found, strict=True):
+                    see(name, array)

@@ -1,0 +1,214 @@
+"""What changed weights cost: KL(model ‖ model with some weights changed), of many changes at once.
+
+All variants go through the model side by side, one block after the other, each from the first block
+that it changes on: memory holds one block in float32 and the hidden states, of which more than 256
+MiB lie in a temporary file. The head is evaluated in tiles of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from optc.ir.weights import LazyWeight, as_lazy
+from optc.proof.reference.block_run import BlockRun
+from optc.proof.reference.blockwise import BLOCK_ROWS, HIDDEN_BYTES, BlockwiseReference, chunks
+from optc.proof.reference.partition import Block
+from optc.proof.reference.pieces import evaluate_shared
+from optc.proof.reference.submodel import weight_array
+from optc.proof.reference.variants.streaming_kl import StreamingKL
+from optc.runtime.executable.executable import Float32, Int32
+from optc.system.processes.process_memory import give_back_freed
+from optc.system.scratch import Scratch
+
+Float64 = npt.NDArray[np.float64]
+#: Weights by rows [N, K] that stand in for those of some initializers. The head's also stands in
+#: for an embedding that is tied to it.
+Variant = Mapping[ir.Value, LazyWeight]
+#: Told (done, total) units of about equal work.
+Advance = Callable[[int, int], None]
+#: Rows of logits that are compared at a time, and rows of an embedding that are read at a time.
+_ROWS = 256
+
+
+def measure_variants(
+    model: ir.Model,
+    tokens: Int32,
+    variants: Sequence[Variant],
+    threads: int,
+    advance: Advance | None = None,
+) -> Float64:
+    """The mean KL in nats a token of each variant [n], over windows of tokens [W, S].
+
+    Args:
+        model: Dense form; it is not changed.
+        tokens: Windows; each starts at position 0.
+        variants: Weights of linear layers only; other initializers are not looked for.
+        threads: Threads of ONNX Runtime.
+        advance: Told how far it is.
+
+    Raises:
+        optc.errors.UnsupportedError: The model cannot be cut at its layers.
+    """
+    reference = BlockwiseReference(model, threads)
+    try:
+        with Scratch("variants") as folder:
+            return _Variants(reference, tokens, variants, Path(folder), advance).run()
+    finally:
+        reference.close()
+
+
+@dataclass
+class _Streams:
+    """The hidden states of the original model, and those of variants that already differ."""
+
+    original: Float32
+    changed: dict[int, Float32]
+
+
+class _Variants:
+    """One measurement."""
+
+    def __init__(
+        self,
+        reference: BlockwiseReference,
+        tokens: Int32,
+        variants: Sequence[Variant],
+        folder: Path,
+        advance: Advance | None,
+    ) -> None:
+        self._reference, self._tokens, self._variants = reference, tokens, variants
+        self._head = reference.parts.head.inputs[1]
+        self._batch = min(len(tokens), max(1, BLOCK_ROWS // tokens.shape[1]))
+        self._advance, self._done = advance, 0
+        self._starts = [self._start(variant) for variant in variants]
+        shape = (len(variants), *tokens.shape, as_lazy(self._table()).rows_shape[1])
+        large = 4 * int(np.prod(shape)) > HIDDEN_BYTES
+        self._room: Float32 = (
+            np.memmap(folder / "hidden", np.float32, "w+", shape=shape)
+            if large
+            else np.empty(shape, np.float32)
+        )
+
+    def run(self) -> Float64:
+        """The KL of each variant."""
+        streams = self._embedded()
+        blocks = self._reference.parts.blocks
+        positions = np.tile(np.arange(self._tokens.shape[1], dtype=np.int64), (self._batch, 1))
+        shared = evaluate_shared(
+            self._reference.model, self._reference.parts, positions, self._reference.threads
+        )
+        for place, block in enumerate(blocks):
+            run = BlockRun(
+                self._reference.model,
+                self._reference.parts,
+                block,
+                shared,
+                [],
+                self._reference.threads,
+            )
+            self._block(run, block, place, streams)
+            del run
+            give_back_freed()
+        return self._compare(streams)
+
+    def _block(self, run: BlockRun, block: Block, place: int, streams: _Streams) -> None:
+        """Take every stream through a block; a variant's own weights are put in for its turn."""
+        inside = {v for node in block.nodes for v in node.inputs if v is not None}
+        for index, variant in enumerate(self._variants):
+            if self._starts[index] > place:
+                continue
+            source = streams.changed.get(index, streams.original)
+            own = {value: weight for value, weight in variant.items() if value in inside}
+            if own:
+                run.replace({value: _rows(weight) for value, weight in own.items()})
+            target = self._room[index]
+            for chunk in chunks(len(self._tokens), self._batch):
+                target[chunk] = run.run(source[chunk])[0]
+            streams.changed[index] = target
+            if own:
+                run.replace({value: weight_array(value, by_rows=True) for value in own})
+            self._tell()
+        for chunk in chunks(len(self._tokens), self._batch):
+            streams.original[chunk] = run.run(streams.original[chunk])[0]
+        self._tell()
+
+    def _start(self, variant: Variant) -> int:
+        """The first block that gives another result with the variant; the number of blocks where
+        only the head does, -1 where the embedding differs."""
+        blocks = self._reference.parts.blocks
+        if self._head in variant and self._is_tied():
+            return -1
+        for place, block in enumerate(blocks):
+            if any(v in variant for node in block.nodes for v in node.inputs if v is not None):
+                return place
+        return len(blocks)
+
+    def _is_tied(self) -> bool:
+        head = self._head.const_value if self._head is not None else None
+        return isinstance(head, LazyWeight) and as_lazy(self._table()).read_rows == head.read_rows
+
+    def _table(self) -> ir.TensorProtocol:
+        table = self._reference.parts.embedding.const_value
+        if table is None:
+            raise ValueError("the embedding has no value")
+        return table
+
+    def _embedded(self) -> _Streams:
+        streams = _Streams(self._reference.embed(self._tokens), {})
+        for index, start in enumerate(self._starts):
+            if start < 0 and self._head is not None:
+                _look_up(self._variants[index][self._head], self._tokens, self._room[index])
+                streams.changed[index] = self._room[index]
+        return streams
+
+    def _compare(self, streams: _Streams) -> Float64:
+        rows, width = self._tokens.size, streams.original.shape[-1]
+        original = streams.original.reshape(rows, width)
+        hidden = [
+            streams.changed.get(index, streams.original).reshape(rows, width)
+            for index in range(len(self._variants))
+        ]
+        with ThreadPoolExecutor(self._reference.threads, "optc-kl") as pool:
+            sums = StreamingKL(rows, len(self._variants), pool)
+            for tile in self._reference.tiles():
+                heads = [variant.get(self._head) for variant in self._variants if self._head]
+                used = [tile if head is None else tile.with_rows(head) for head in heads]
+                for part in _parts(rows):
+                    z = self._reference.logits(original[part], tile)
+                    others = zip(hidden, used, strict=True)
+                    logits = (self._reference.logits(one[part], own) for one, own in others)
+                    sums.add(part, z, logits)
+                self._tell(len(self._variants))
+        return sums.means()
+
+    def _tell(self, units: int = 1) -> None:
+        self._done += units
+        if self._advance is not None:
+            blocks = len(self._reference.parts.blocks)
+            runs = sum(blocks - max(start, 0) for start in self._starts) + blocks
+            self._advance(self._done, runs + len(self._variants) * self._reference.tile_count)
+
+
+def _rows(weight: LazyWeight) -> Float32:
+    return np.asarray(weight.read_rows(0, weight.rows_shape[0]), np.float32)
+
+
+def _parts(rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS))
+
+
+def _look_up(table: LazyWeight, tokens: Int32, out: Float32) -> None:
+    """Rows [W, S, D] of ``table`` for tokens [W, S]; rows are read many at a time, as a table that
+    is quantized on demand wants it."""
+    flat, target = tokens.ravel(), out.reshape(tokens.size, -1)
+    for part in _parts(table.rows_shape[0]):
+        here = np.flatnonzero((flat >= part.start) & (flat < part.stop))
+        if len(here):
+            target[here] = table.read_rows(part.start, part.stop)[flat[here] - part.start]

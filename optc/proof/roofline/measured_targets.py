@@ -1,0 +1,86 @@
+"""For each target: the processors that have what it needs, and what was measured on it and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optc.system.hardware.target import CUDA, Target, known_targets
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Speed of engines of a target, or that there is none.
+
+    Attributes:
+        machine: As ``benchmarks/results/README.md`` calls it.
+        date: Of the newest result, ISO 8601.
+    """
+
+    machine: str
+    date: str
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """What is known of a target.
+
+    Attributes:
+        runs_on: Processors that have what it needs.
+        measured: Machines whose figures stand in ``benchmarks/results``; empty is none.
+        tested: How its kernels and engines are tested where no speed was measured.
+    """
+
+    runs_on: str
+    measured: tuple[Measured, ...] = ()
+    tested: str = ""
+
+
+_EMULATED = "run under qemu by its tests"
+_UNRUN = "its kernels are compiled, and run on an emulator by their tests"
+_FACTS = {
+    "x86-64-v3": TargetFacts(
+        "Intel from Haswell (2013), AMD from Excavator and Zen on",
+        (Measured("Zen 3", "2026-11-26"),),
+    ),
+    "x86-64-v4-vnni": TargetFacts(
+        "Intel from Cascade Lake (2019) and Ice Lake, AMD from Zen 4 (2022) on",
+        (
+            Measured("Cascade Lake", "2026-11-27"),
+            Measured("Emerald Rapids", "2026-11-23"),
+            Measured("Xeon with AMX", "2026-11-26"),
+            Measured("Zen 4", "2026-11-25"),
+        ),
+    ),
+    "aarch64-dotprod": TargetFacts(
+        "Arm from Neoverse N1 (Graviton 2, Ampere Altra) and Cortex-A76 on", tested=_EMULATED
+    ),
+    "aarch64-i8mm": TargetFacts(
+        "Arm from Neoverse V1 and N2 (Graviton 3 and 4, Axion, Cobalt, Grace) on",
+        tested=_EMULATED,
+    ),
+    "cuda:sm_80": TargetFacts("NVIDIA A100, A30", tested=_UNRUN),
+    "cuda:sm_86": TargetFacts("NVIDIA A10, A40, RTX 30", tested=_UNRUN),
+    "cuda:sm_89": TargetFacts("NVIDIA L4, L40, RTX 40", tested=_UNRUN),
+    "cuda:sm_90": TargetFacts("NVIDIA H100, H200, GH200", (Measured("H200", "2026-11-27"),)),
+    "cuda:sm_120": TargetFacts("NVIDIA RTX 50, RTX PRO 6000", tested=_UNRUN),
+}
+
+
+def facts_of(target: Target) -> TargetFacts:
+    """What is known of a target; of ``native`` what is known of the best other target whose
+    features it has."""
+    if target.name != "native":
+        return _FACTS[target.name]
+    mine = set(target.features)
+    best = TargetFacts("this machine", tested="no other target is like it")
+    for name, needed in _fixed().items():
+        if needed and needed <= mine:
+            best = TargetFacts("this machine", _FACTS[name].measured, _FACTS[name].tested)
+    return best
+
+
+def _fixed() -> dict[str, set[str]]:
+    """Features of the targets for CPUs but ``native``, ascending."""
+    known = known_targets().items()
+    named = ((name, target) for name, target in known if not name.startswith(CUDA))
+    return {name: set(target.features) for name, target in named if name != "native"}

@@ -1,0 +1,1 @@
+"""The engine's thread, its process, and who waits for it."""

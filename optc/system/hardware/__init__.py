@@ -1,0 +1,1 @@
+"""The machine: CPU, caches, targets, and the CUDA driver."""

@@ -1,0 +1,153 @@
+"""What an engine is compiled for: a CPU's instruction set, or CUDA architectures."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from optc.errors import InputError
+from optc.system.arm import arm_features, arm_name
+from optc.system.cpu_quota import cpu_quota
+from optc.system.suggest import near
+
+#: Kinds of processors that engines for CPUs are compiled for, as ``uname -m`` calls them.
+X86_64, AARCH64 = "x86_64", "aarch64"
+#: CPU feature names (Linux's) that the kernels choose between.
+KERNEL_FEATURES = (
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512bw",
+    "avx512dq",
+    "avx512vl",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_vbmi2",
+    "asimd",
+    "asimddp",
+    "atomics",
+    "i8mm",
+)
+_V3 = ("avx2", "f16c", "fma")
+_V4 = (*_V3, "avx512bw", "avx512dq", "avx512f", "avx512vl")
+#: Armv8.2 with products of bytes: Neoverse N1 and later, Apple M1 and later.
+_DOTPROD = ("asimd", "asimddp", "atomics")
+#: Compute capabilities that engines are compiled for.
+CUDA_SMS = (80, 86, 89, 90, 120)
+CUDA = "cuda:"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One compilation target.
+
+    Attributes:
+        name: As given on the command line: ``native``, ``x86-64-v3``, ``cuda:sm_80+sm_89``.
+        kind: ``cpu`` or ``cuda``.
+        features: CPU features (Linux names) that the engine may use and then requires, sorted.
+        arch: CUDA architectures such as ``sm_90`` or ``sm_80+sm_89``; empty on CPU.
+    """
+
+    name: str
+    kind: str
+    features: tuple[str, ...] = ()
+    arch: str = ""
+
+    @property
+    def sm(self) -> tuple[int, ...]:
+        """Compute capabilities of `arch`, ascending: 90 is sm_90; none on CPU."""
+        return tuple(int(name.removeprefix("sm_")) for name in self.arch.split("+") if name)
+
+    @property
+    def processor(self) -> str:
+        """`X86_64` or `AARCH64`, by the features; empty on CUDA, and of a target without any."""
+        return processor_of(self.features)
+
+    def missing_on(self, available: frozenset[str]) -> tuple[str, ...]:
+        """The required CPU features that ``available`` lacks, sorted."""
+        return tuple(sorted(set(self.features) - available))
+
+
+def processor_of(features: Iterable[str]) -> str:
+    """The kind of processor that has such features (Linux's names); empty if there are none."""
+    names = set(features)
+    return AARCH64 if "asimd" in names else X86_64 if names else ""
+
+
+def host_features() -> frozenset[str]:
+    """CPU features of this machine that the kernels know, from the kernel's CPU description."""
+    if platform.machine() == AARCH64:
+        return arm_features() & frozenset(KERNEL_FEATURES)
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("flags"):
+            return frozenset(line.split(":", 1)[1].split()) & frozenset(KERNEL_FEATURES)
+    return frozenset()
+
+
+def cpu_name() -> str:
+    """Model name of this machine's processor, from the kernel's CPU description."""
+    if platform.machine() == AARCH64:
+        return arm_name()
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def usable_threads() -> int:
+    """Threads this process may really use: the lesser of CPU affinity and cgroup quota."""
+    count = len(os.sched_getaffinity(0))
+    quota = cpu_quota()
+    return count if quota is None else min(count, max(1, int(quota)))
+
+
+def known_targets() -> dict[str, Target]:
+    """Every target by name; ``native`` resolves to the features of this machine."""
+    cpu = {
+        "native": tuple(sorted(host_features())),
+        "x86-64-v3": _V3,
+        "x86-64-v4-vnni": tuple(sorted((*_V4, "avx512_vnni"))),
+        "aarch64-dotprod": _DOTPROD,
+        "aarch64-i8mm": (*_DOTPROD, "i8mm"),
+    }
+    targets = [Target(name, "cpu", features) for name, features in cpu.items()]
+    return {target.name: target for target in (*targets, *(cuda_target(sm) for sm in CUDA_SMS))}
+
+
+def cuda_target(*sms: int) -> Target:
+    """The target for all of these compute capabilities."""
+    arch = "+".join(f"sm_{sm}" for sm in sorted(set(sms)))
+    return Target(f"{CUDA}{arch}", "cuda", (), arch)
+
+
+def parse_target(name: str, where: str = "--target") -> Target:
+    """The target called ``name``; several CUDA architectures are joined by ``+`` or a comma
+    (``cuda:sm_80+sm_89``), and ``cuda:`` may be left out.
+
+    Args:
+        name: As the user gave it.
+        where: The option it came from, for messages.
+
+    Raises:
+        InputError: No such target; the message names what is near.
+    """
+    targets = known_targets()
+    if name in targets:
+        return targets[name]
+    archs = name.removeprefix(CUDA).replace(",", "+").split("+")
+    if not name.startswith(CUDA) and not all(arch.startswith("sm_") for arch in archs):
+        raise InputError(f"unknown target {name!r}", where=where, hint=near(name, list(targets)))
+    return cuda_target(*(_sm(arch, where) for arch in archs))
+
+
+def _sm(arch: str, where: str) -> int:
+    known = {f"sm_{sm}": sm for sm in CUDA_SMS}
+    if arch not in known:
+        raise InputError(
+            f"unknown CUDA architecture {arch!r}", where=where, hint=f"one of {', '.join(known)}"
+        )
+    return known[arch]

@@ -1,0 +1,1 @@
+"""Processes of our own: children, the jobs that they do, and their memory."""

@@ -1,0 +1,1 @@
+"""Rounding as arithmetic: grids, GPTQ, rotations and choices, on arrays alone."""

@@ -1,0 +1,24 @@
+"""Bars are as long as their values, and lighter where they are said to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from optc.artifact.pages.charts.bars import Bar, bars
+from tests.artifact.pages.charts.drawing import read_drawing, shapes, texts
+
+
+def test_bars() -> None:
+    rows = [Bar("long", 8.0, "8 MiB", light=2.0), Bar("short", 4.0, "4 MiB"), Bar("none", 0, "0 B")]
+    root = read_drawing(bars("b", "t", "d", rows))
+    dark, light = shapes(root, "rect", "fill"), shapes(root, "rect", "soft")
+    unit = light[0]["width"] / 2
+    assert [bar["width"] for bar in dark] == pytest.approx([6 * unit, 4 * unit, 0], abs=0.2)
+    assert light[0]["x"] == pytest.approx(dark[0]["x"] + dark[0]["width"], abs=0.2)
+    assert texts(root) == ["long", "8 MiB", "short", "4 MiB", "none", "0 B"]
+
+
+def test_long_labels_are_cut() -> None:
+    root = read_drawing(bars("b", "t", "d", [Bar("x" * 500, 1.0, "1 B")]))
+    assert texts(root)[0].endswith("x…")
+    assert len(texts(root)[0]) < 50

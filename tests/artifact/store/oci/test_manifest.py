@@ -1,0 +1,70 @@
+"""OCI manifests of artifacts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optc.artifact.store.oci.manifest import files_of, read_manifest_files, write_manifest
+from optc.errors import ArtifactError
+from tests.artifact.toy import write_toy
+
+
+def test_every_file_is_a_layer_with_its_path(tmp_path: Path) -> None:
+    artifact = write_toy(tmp_path / "a")
+    files = files_of(artifact)
+    data = write_manifest(artifact, files)
+    assert write_manifest(artifact, files_of(artifact)) == data
+    value = json.loads(data)
+    assert value["artifactType"] == "application/vnd.optc.artifact.v1"
+    assert value["config"]["digest"] == f"sha256:{hashlib.sha256(b'{}').hexdigest()}"
+    assert value["annotations"]["dev.optc.digest"] == artifact.digest
+    titles = {one["annotations"]["org.opencontainers.image.title"] for one in value["layers"]}
+    present = {p.relative_to(artifact.path).as_posix() for p in artifact.path.rglob("*.*")}
+    assert titles == present
+    assert {"manifest.json", "report.json", "provenance.json", "sbom.cdx.json"} < titles
+    for blob in read_manifest_files(data, "x"):
+        content = (artifact.path / blob.title).read_bytes()
+        assert (len(content), f"sha256:{hashlib.sha256(content).hexdigest()}") == (
+            blob.size,
+            blob.digest,
+        )
+
+
+def layer(title: Any = "manifest.json", **more: Any) -> dict[str, Any]:
+    annotations = {"org.opencontainers.image.title": title}
+    return {"digest": f"sha256:{'ab' * 32}", "size": 3, "annotations": annotations, **more}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "expected 'object', got 'array'"),
+        ({}, "missing required field 'layers'"),
+        ({"layers": []}, "is no artifact of optc: it holds no manifest.json"),
+        ({"layers": [layer("config.json")]}, "is no artifact of optc"),
+        ({"layers": [layer(), layer()]}, "it lists 'manifest.json' twice"),
+        (
+            {"layers": [layer(digest="md5:ab")]},
+            r"digest: expected text that matches sha256",
+        ),
+        ({"layers": [layer(size=-1)]}, r"layers\[0\].size: expected 'int' >= 0"),
+        ({"layers": [layer(3)]}, "title: expected 'str', got 'int'"),
+        *(
+            ({"layers": [layer(), layer(title)]}, "is no path of a file in an artifact")
+            for title in ("", ".", "..", "/etc/passwd", "../x", "a/../../x", "a\\b", "a//b", "a/")
+        ),
+    ],
+)
+def test_other_manifests_are_refused(value: Any, message: str) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        read_manifest_files(json.dumps(value).encode(), "x")
+
+
+def test_what_is_not_json_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="x: the OCI manifest is not usable as JSON"):
+        read_manifest_files(b"{", "x")

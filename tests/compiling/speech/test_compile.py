@@ -1,0 +1,168 @@
+"""The folder of a Whisper becomes an artifact that writes what transformers writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
+
+import optc
+from optc.errors import GateError, InputError, RequestError, UnsupportedError
+from optc.runtime.audio.wav import Sound
+from tests.compiling.speech.whisper import DE, EN, END, MOST, NO_TIMES, SECONDS, sound, whisper
+
+SOUNDS = [sound(seconds, seed) for seed, seconds in enumerate((0.3, 1.0, 1.9, 2.0, 0.7))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return whisper(tmp_path_factory.mktemp("whisper") / "tiny-whisper")
+
+
+@pytest.fixture(scope="module")
+def artifact(folder: Path) -> Path:
+    return optc.compile(folder, output=folder.parent / "a", inputs=SOUNDS).path
+
+
+def written(folder: Path, sounds: list[Sound], **how: Any) -> list[list[int]]:
+    """Tokens of transformers: of the text, times among them."""
+    model = WhisperForConditionalGeneration.from_pretrained(folder).eval()
+    extractor = WhisperFeatureExtractor.from_pretrained(folder)
+    found = []
+    for one in sounds:
+        long = one.seconds > SECONDS
+        kind = {"truncation": False, "padding": "longest"} if long else {}
+        features = extractor(
+            one.samples, sampling_rate=one.rate, return_tensors="pt", **kind
+        ).input_features
+        with torch.no_grad():
+            tokens = model.generate(features, **how)[0].tolist()
+        prompt = range(END + 1, NO_TIMES + 1)
+        found.append([token for token in tokens if token not in prompt and token != END])
+    return found
+
+
+def test_tokens_are_those_of_transformers(folder: Path, artifact: Path) -> None:
+    for code in ("en", "de"):
+        wanted = written(folder, SOUNDS, language=code, task="transcribe")
+        with optc.load_transcriber(artifact) as transcriber:
+            whole = transcriber.transcribe_all(SOUNDS, language=code, no_speech_threshold=None)
+            alone = [
+                transcriber.transcribe(one, language=code, no_speech_threshold=None)
+                for one in SOUNDS
+            ]
+        assert [list(one.tokens) for one in whole] == wanted
+        assert [one.tokens for one in alone] == [one.tokens for one in whole]
+        assert any(len(one) not in (0, MOST - 4) for one in wanted), "some end"
+        assert len({tuple(one) for one in wanted}) > 1
+        assert whole[0].text == " ".join(f"w{token}" for token in wanted[0])
+        assert whole[0].language == code
+
+
+def test_the_language_is_found(folder: Path, artifact: Path) -> None:
+    model = WhisperForConditionalGeneration.from_pretrained(folder).eval()
+    extractor = WhisperFeatureExtractor.from_pretrained(folder)
+    with optc.load_transcriber(artifact) as transcriber:
+        for one in SOUNDS:
+            features = extractor(one.samples, sampling_rate=one.rate, return_tensors="pt")
+            token = model.detect_language(features.input_features)[0].item()
+            assert transcriber.transcribe(one).language == {EN: "en", DE: "de"}[token]
+
+
+def test_a_long_sound_goes_window_after_window(folder: Path, artifact: Path) -> None:
+    long = [sound(seconds, seed) for seed, seconds in ((5, 4.7), (6, 9.3))]
+    how = {"language": "en", "task": "transcribe", "return_timestamps": True}
+    wanted = written(folder, long, **how)
+    with optc.load_transcriber(artifact) as transcriber:
+        found = transcriber.transcribe_all(
+            [*long, SOUNDS[1]], language="en", no_speech_threshold=None
+        )
+    for one, tokens in zip(found, wanted, strict=False):
+        texts = [token for token in one.tokens if token < NO_TIMES]
+        assert texts == [token for token in tokens if token < NO_TIMES]
+        ends = [(segment.start, segment.end) for segment in one.segments]
+        assert ends == sorted(ends)
+        assert all(0 <= start <= end <= one.seconds for start, end in ends)
+    assert not found[2].segments
+
+
+def test_times_of_a_short_sound(folder: Path, artifact: Path) -> None:
+    with optc.load_transcriber(artifact) as transcriber:
+        found = transcriber.transcribe(SOUNDS[3], language="en", timestamps=True)
+    assert found.segments
+    assert found.tokens[0] > NO_TIMES
+    assert found.text == " ".join(filter(None, (segment.text for segment in found.segments)))
+
+
+def test_draws_are_seeded(artifact: Path) -> None:
+    with optc.load_transcriber(artifact) as transcriber:
+        found = [
+            transcriber.transcribe(SOUNDS[1], language="en", temperature=3.0, seed=seed).tokens
+            for seed in (1, 1, 2)
+        ]
+    assert found[0] == found[1] != found[2]
+
+
+def test_int8_is_close(folder: Path, tmp_path: Path) -> None:
+    made = optc.compile(folder, "speech-int8", tmp_path / "a", inputs=SOUNDS, no_gates=True)
+    counts = [one.count for one in made.manifest.passes if one.name == "quantize-blocks"]
+    assert counts == [16, 17]  # 6 products of a layer, cross keys and values; 8, and the head
+    with optc.load_transcriber(made.path) as transcriber:
+        assert transcriber.transcribe(SOUNDS[0], language="en").tokens
+
+
+def test_two_compiles_are_the_same_bytes(folder: Path, artifact: Path, tmp_path: Path) -> None:
+    again = optc.compile(folder, output=tmp_path / "b", inputs=SOUNDS)
+    assert again.digest == optc.artifact.artifact.Artifact.open(artifact).digest  # type: ignore[attr-defined]
+
+
+def test_what_it_is(artifact: Path) -> None:
+    manifest = optc.artifact.artifact.Artifact.open(artifact).manifest  # type: ignore[attr-defined]
+    assert manifest.task.name == "transcription"
+    assert sorted(engine.role for engine in manifest.engines) == ["encoder", "target"]
+    report = json.loads((artifact / "report.json").read_text())
+    values = {one["name"]: one["value"] for one in report["gates"]}
+    assert values["token_agreement"] == values["transcript_agreement"] == 1
+    assert values["word_error_rate"] == 0
+    assert report["samples"]["reference"] == "source"
+
+
+def test_bad_requests(artifact: Path, tmp_path: Path) -> None:
+    with optc.load_transcriber(artifact) as transcriber:
+        for message, how in (
+            ("language 'fr': the model does not know it .one of de, en", {"language": "fr"}),
+            ("task: the model knows no task 'sing'", {"task": "sing"}),
+            ("temperature", {"temperature": -1}),
+            ("batch_size", {"batch_size": 0}),
+        ):
+            with pytest.raises(RequestError, match=message):
+                transcriber.transcribe(SOUNDS[0], **how)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="cannot be read"):
+            transcriber.transcribe(tmp_path / "absent.wav")
+        with pytest.raises(RequestError, match="is no sound"):
+            transcriber.transcribe(np.zeros((2, 2), np.float32))
+        assert transcriber.transcribe(np.zeros(0, np.float32)).text == ""
+    with pytest.raises(RequestError, match="closed"):
+        transcriber.transcribe(SOUNDS[0])
+    with pytest.raises(UnsupportedError, match="two engines"):
+        optc.load_tensors(artifact)
+
+
+def test_bad_compiles_leave_nothing(folder: Path, tmp_path: Path) -> None:
+    def refused(message: str, **how: Any) -> None:
+        with pytest.raises((InputError, UnsupportedError, GateError), match=message):
+            optc.compile(folder, output=tmp_path / "a", **how)
+        assert not (tmp_path / "a").exists()
+
+    refused("recipe 'tensors-fp32' is for the task 'tensors'", recipe="tensors-fp32")
+    refused("max_context|max-context", max_context=64)
+    refused("args: is not for models of speech", args=(1,))
+    refused("judged by sounds, not by dict", inputs=[{"x": 1}])
+    refused("has no .wav file", inputs=[tmp_path])
+    refused("absent.wav: cannot be read", inputs=[tmp_path / "absent.wav"])
+    refused("transcript_agreement: 1 is below the bound 2", gate="transcript_agreement=2")

@@ -1,0 +1,54 @@
+"""Rows that calibrate are kept apart from rows that judge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from optc.compiling.tensors.calibration import split_samples
+from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
+
+
+def interface(first: str | int = "batch", most: int = 1000) -> TensorsInterface:
+    spec = (TensorSpec("x", "float32", (first, 2)),)
+    symbols = {first: DimRange(1, most)} if isinstance(first, str) else {}
+    return TensorsInterface(spec, spec, symbols)
+
+
+def rows(count: int, start: int = 0) -> dict[str, np.ndarray]:
+    return {"x": np.arange(start * 2, (start + count) * 2, dtype=np.float32).reshape(-1, 2)}
+
+
+def seen(samples: tuple[object, ...]) -> list[float]:
+    return [float(row[0]) for sample in samples for row in sample["x"]]  # type: ignore[index]
+
+
+def test_every_fourth_row_calibrates_and_all_others_judge() -> None:
+    split = split_samples([rows(50), rows(50, 50)], [], interface())
+    assert split.apart
+    assert seen(split.calibration) == [2.0 * i for i in range(0, 100, 4)]
+    assert sorted(seen(split.judged)) == [2.0 * i for i in range(100) if i % 4]
+    assert max(len(sample["x"]) for sample in split.judged) == 32
+
+
+@pytest.mark.parametrize("most", [3, 1000])
+def test_calls_are_as_large_as_the_model_takes(most: int) -> None:
+    split = split_samples([rows(2, start) for start in range(0, 4000, 2)], [], interface(most=most))
+    assert len(seen(split.calibration)) == 500
+    assert max(len(one["x"]) for one in split.calibration) == min(most, 16)
+
+
+def test_few_rows_or_a_fixed_batch_do_both() -> None:
+    few = [rows(20)]
+    split = split_samples(few, [], interface())
+    assert not split.apart
+    assert seen(split.calibration) == seen(split.judged)
+    fixed = split_samples([rows(2)] * 50, [], interface(2))
+    assert len(fixed.judged) == len(fixed.calibration) == 50
+
+
+def test_what_the_user_gives_calibrates() -> None:
+    split = split_samples([rows(100)], [rows(600, 1000)], interface())
+    assert split.apart
+    assert seen(split.calibration) == [2000.0 + 2 * i for i in range(512)]
+    assert seen(split.judged) == [2.0 * i for i in range(100)]

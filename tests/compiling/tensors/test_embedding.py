@@ -1,0 +1,52 @@
+"""A folder of sentence-transformers becomes an artifact that embeds texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import optc
+from optc.errors import RequestError
+from tests.importer.tensors.encoders import POSITIONS, sentence_transformer
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    work = tmp_path_factory.mktemp("embedding")
+    folder = sentence_transformer(work / "st", "mean_tokens")
+    return optc.compile(folder, output=work / "a").path
+
+
+def test_texts_are_embedded_in_their_order_whatever_runs_together(artifact: Path) -> None:
+    texts = ["abc", "a" * 30, "xyz xyz", "b"]
+    with optc.load(artifact) as embedder:
+        assert isinstance(embedder, optc.Embedder)
+        whole = embedder.embed(texts)
+        alone = np.concatenate([embedder.embed([one]) for one in texts])
+        pairs = embedder.embed(texts, batch_size=2)
+        assert embedder.embed([]).shape == (0, 32)
+        cut = embedder.embed(["q" * 5 * POSITIONS, "q" * (POSITIONS - 2)])
+    assert whole.shape == (4, 32)
+    np.testing.assert_allclose(whole, alone, atol=1e-5)
+    np.testing.assert_allclose(whole, pairs, atol=1e-5)
+    np.testing.assert_allclose(cut[0], cut[1], atol=1e-5)
+    assert np.abs(whole[0] - whole[3]).max() > 1e-3
+
+
+def test_what_is_no_list_of_texts(artifact: Path) -> None:
+    with optc.load_tensors(artifact) as embedder:
+        assert isinstance(embedder, optc.Embedder)
+        for texts in ("abc", [3]):
+            with pytest.raises(RequestError, match="no list of texts"):
+                embedder.embed(texts)  # type: ignore[arg-type]
+        with pytest.raises(RequestError, match="at least 1"):
+            embedder.embed(["a"], batch_size=0)
+
+
+def test_neighbours_are_judged(artifact: Path) -> None:
+    report = optc.artifact.artifact.Artifact.open(artifact).report()  # type: ignore[attr-defined]
+    gates = {one["name"]: one["value"] for one in report["gates"]}
+    assert gates["recall_at_10"] == 1
+    assert report["samples"]["reference"] == "source"

@@ -1,0 +1,59 @@
+"""Figures of outputs, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from optc.proof.gates.tensors.outputs import NO_ERROR_DB, OutputFigures
+
+
+def figures(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float | None]:
+    found = OutputFigures()
+    found.add({"y": ours}, {"y": theirs})
+    return found.values()
+
+
+def test_equal_outputs_have_no_error() -> None:
+    same = np.arange(6.0).reshape(2, 3)
+    assert figures(same, same) == {
+        "output_error": 0,
+        "cosine_mean": 1,
+        "cosine_min": 1,
+        "sqnr_db": NO_ERROR_DB,
+        "top1_agreement": 1,
+    }
+
+
+def test_rows_are_compared_one_by_one() -> None:
+    found = figures(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]))
+    assert (found["cosine_mean"], found["cosine_min"], found["top1_agreement"]) == (0.5, 0, 0.5)
+    assert found["output_error"] == 1
+    assert found["sqnr_db"] == pytest.approx(10 * math.log10(5 / 8))
+
+
+def test_figures_are_over_all_samples() -> None:
+    found = OutputFigures()
+    found.add({"y": np.array([[1.0, 0.0]])}, {"y": np.array([[1.0, 0.0]])})
+    found.add({"y": np.array([[0.0, 4.0]])}, {"y": np.array([[0.0, 8.0]])})
+    assert found.values()["output_error"] == 0.5
+    assert found.values()["cosine_min"] == 1
+
+
+def test_integers_and_scalars_have_no_rows() -> None:
+    found = figures(np.array([3, 5]), np.array([3, 4]))
+    assert found["output_error"] == 0.25
+    assert found["cosine_mean"] is found["top1_agreement"] is found["sqnr_db"] is None
+
+
+def test_what_is_not_finite_must_be_so_in_both() -> None:
+    bad, good = np.array([[np.inf, 1.0]]), np.array([[2.0, 1.0]])
+    assert figures(bad, good)["output_error"] == math.inf
+    assert figures(bad, bad)["output_error"] == 0
+
+
+def test_another_shape_is_an_error() -> None:
+    with pytest.raises(ValueError, match="output y"):
+        figures(np.zeros((2, 3)), np.zeros((3, 2)))
