@@ -6,23 +6,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import onnx_ir as ir
-from onnxscript import optimizer, rewriter
-from onnxscript.rewriter.rules.common import (
-    fuse_batchnorm_into_conv_rule,
-    fuse_batchnorm_into_conv_transpose_rule,
-    fuse_batchnorm_into_gemm_rule,
-)
+from onnxscript import rewriter
+from onnxscript.rewriter.rules import common as rules
 
+from optc.ir.exact_folding import fold_exactly
 from optc.ir.forms.batched import BatchedTensors
 from optc.ir.forms.form import Form
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
 
 #: Exact but for the rounding of products of constants.
-_RULES = (
-    fuse_batchnorm_into_conv_rule,
-    fuse_batchnorm_into_conv_transpose_rule,
-    fuse_batchnorm_into_gemm_rule,
+_BATCH_NORMS = (
+    rules.fuse_batchnorm_into_conv_rule,
+    rules.fuse_batchnorm_into_conv_transpose_rule,
+    rules.fuse_batchnorm_into_gemm_rule,
 )
 #: Operators at which onnxscript's folding may end with an error.
 _OF_SEQUENCES = ("SplitToSequence", "SequenceMap")
@@ -33,7 +30,7 @@ class Simplify(Pass):
     """Nodes whose inputs are constants become constants, batch norms are folded into the products
     before them, shapes that are known are written down, and nodes that nothing reads go.
 
-    Folding and rules are those of onnxscript's optimizer.
+    Folding and rules are those of onnxscript, as far as they are exact.
     """
 
     name: ClassVar[str] = "simplify"
@@ -46,12 +43,12 @@ class Simplify(Pass):
         report, before = PassReport(), _count(model)
         names = [str(value.name) for value in model.graph.outputs]
         norms = sum(node.op_type == "BatchNormalization" for node in model.graph)
-        rewriter.RewriteRuleSet(_RULES).apply_to_model(model)
+        rewriter.RewriteRuleSet(_BATCH_NORMS).apply_to_model(model)
         folded = norms - sum(node.op_type == "BatchNormalization" for node in model.graph)
         if any(node.op_type in _OF_SEQUENCES for node in model.graph):
             report.skip(None, "it has sequences, which constant folding does not know")
         else:
-            optimizer.optimize_ir(model)
+            fold_exactly(model)
         for value, name in zip(model.graph.outputs, names, strict=True):
             value.name = name
         if folded:

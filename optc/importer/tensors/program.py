@@ -20,6 +20,7 @@ from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors, Tensors, digest_of
 from optc.importer.tensors.interface import describe
 from optc.importer.tensors.signature import signature_hint
+from optc.ir.exact_folding import fold_exactly
 from optc.system.sources.dim import MOST, Dim
 
 OPSET = 23
@@ -109,7 +110,9 @@ def import_program(
     example = example or program.example_inputs
     try:
         with _quiet():
-            exported = torch.onnx.export(program, dynamo=True, opset_version=OPSET, verbose=False)
+            exported = torch.onnx.export(
+                program, dynamo=True, opset_version=OPSET, verbose=False, optimize=False
+            )
     except Exception as error:  # the exporter raises what its translations raise
         raise UnsupportedError(
             f"PyTorch cannot translate the program to ONNX: {_first_line(error)}", where=name
@@ -117,6 +120,7 @@ def import_program(
     if exported is None:
         raise UnsupportedError("PyTorch translated the program to nothing", where=name)
     model = exported.model
+    fold_exactly(model)
     dims = _name_dims(model, program, dynamic or {})
     _name_outputs(model, program)
     interface = describe(model, dims)

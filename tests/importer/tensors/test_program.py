@@ -14,7 +14,7 @@ import torch
 from optc import Dim
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.open import import_tensors
-from optc.importer.tensors.program import read_program
+from optc.importer.tensors.program import import_module, read_program
 from optc.runtime.executable.tensors_interface import DimRange
 from optc.system.sources.tensor_source import TensorSource
 from tests.support.ragged import run
@@ -151,3 +151,17 @@ def test_an_unknown_argument_is_named() -> None:
     dynamic = {"y": {0: Dim("rows", 1, 16)}}
     with pytest.raises((InputError, UnsupportedError), match="no argument 'y'"):
         import_tensors(TensorSource(Small(), (torch.ones(2, 4),), {}, dynamic))
+
+
+class _Guarded(torch.nn.Module):
+    """Guards a logarithm and a root by sums that are less than 1e-8."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log(x * x + 1e-10) + torch.sqrt(x.abs() + 1e-12) * (1 + 4e-6)
+
+
+def test_small_guards_stay() -> None:
+    x = torch.tensor([[0.0, 1e-6, -2.0]])
+    found = import_module(_Guarded(), "guarded", (x,), {}, {})
+    (y,) = run(found.model, {"x": x.numpy()})
+    np.testing.assert_allclose(y, _Guarded()(x).numpy(), rtol=1e-6)

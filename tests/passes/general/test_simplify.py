@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from optc.ir.forms.batched import BatchedTensors
 from optc.ir.pipeline.pipeline import Pipeline
@@ -40,3 +41,38 @@ def test_constants_are_folded_and_the_output_keeps_its_name() -> None:
     assert model.graph.outputs[0].name == "y"
     x = f32(2, 3)
     np.testing.assert_array_equal(run(model, {"x": x})[0], np.maximum(x, 0))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y = Add (x, c)",
+        "y = Add (c, x)",
+        "y = Sub (x, c)",
+        "a = Mul (x, c)\n b = Add (a, c)\n y = Log (b)",
+        "a = Mul (x, x)\n b = Add (a, c)\n y = Sqrt (b)",
+    ],
+)
+@pytest.mark.parametrize("value", [1e-10, -1e-9, 1e-30])
+def test_a_small_constant_is_no_zero(text: str, value: float) -> None:
+    """Guards of logarithms and roots are as small as that."""
+    constants = {
+        "c": np.array(abs(value) if "Log" in text or "Sqrt" in text else value, np.float32)
+    }
+    x = np.array([[0, 1e-10, -0.0]], np.float32)
+    model = model_of("g (float[1,3] x) => (float[1,3] y)", text, constants)
+    BatchedTensors.describe(model).attach(model)
+    (before,) = run(model, {"x": x})
+    Pipeline((Simplify(),)).run(model)
+    np.testing.assert_array_equal(run(model, {"x": x})[0], before)
+
+
+@pytest.mark.parametrize(("operator", "value"), [("Mul", 1 + 4e-6), ("Div", 1 - 4e-6)])
+def test_a_factor_near_one_is_no_one(operator: str, value: float) -> None:
+    constants = {"c": np.array(value, np.float32)}
+    model = model_of("g (float[1,3] x) => (float[1,3] y)", f"y = {operator} (x, c)", constants)
+    BatchedTensors.describe(model).attach(model)
+    x = f32(1, 3)
+    (before,) = run(model, {"x": x})
+    Pipeline((Simplify(),)).run(model)
+    np.testing.assert_array_equal(run(model, {"x": x})[0], before)
