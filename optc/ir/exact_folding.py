@@ -57,7 +57,7 @@ def fold_exactly(model: ir.Model) -> None:
         rewriter.RewriteRuleSet(_RULES).apply_to_model(model)
         cleaning.RemoveUnusedNodesPass()(model)
     for one in (
-        cleaning.RemoveUnusedFunctionsPass(),
+        cleaning.RemoveUnusedFunctionsPass(),  # type: ignore[no-untyped-call]
         cleaning.RemoveUnusedOpsetsPass(),
         cleaning.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
         cleaning.LiftSubgraphInitializersToMainGraphPass(),
