@@ -11,7 +11,7 @@ from optc.artifact.manifest import GateEntry
 from optc.artifact.tasks.task import SPEED, Measure, Task
 from optc.artifact.writer import ArtifactWriter
 from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
-from tests.artifact.toy import toy_engine, toy_manifest, write_files
+from tests.artifact.toy import DATA, toy_engine, toy_manifest, write_files
 
 LABELS = Task(
     name="image-classification",
@@ -30,6 +30,19 @@ IMAGES = TensorsInterface(
     outputs=(TensorSpec("logits", "float32", ("batch", 10)),),
     symbols={"batch": DimRange(1, 8)},
 )
+#: What engines of named tensors of the backend say besides.
+PACKED = {
+    "ids": "pixels",
+    "mask": "",
+    "types": "",
+    "vocabulary": 1,
+    "type_count": 0,
+    "position_count": 0,
+    "by_token": [],
+    "max_rows": 1,
+    "max_sequences": 1,
+    "layers": [],
+}
 
 
 def write_labels(output: Path, task: Task = LABELS) -> Artifact:
@@ -38,7 +51,7 @@ def write_labels(output: Path, task: Task = LABELS) -> Artifact:
         write_files(writer)
         manifest = replace(
             toy_manifest(writer.hashed_files()),
-            engines=(replace(toy_engine(), interface=IMAGES),),
+            engines=(replace(toy_engine(), interface=IMAGES, data={**DATA, "packed": PACKED}),),
             task=task,
             gates=(GateEntry("top1_labels", 0.99, True),),
         )

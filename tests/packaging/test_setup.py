@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import runpy
+import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,8 +29,19 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def named(root: Path, expression: str) -> Any:
+    """What an expression gives in setup.py, in a process of its own: setuptools must come before
+    any import of distutils."""
+    code = "import json, runpy, sys; names = runpy.run_path(sys.argv[1], run_name='setup'); "
+    command = [sys.executable, "-c", code + "print(json.dumps(eval(sys.argv[2], names)))"]
+    done = subprocess.run(
+        [*command, str(root / "setup.py"), expression], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
 def layout(root: Path) -> tuple[set[str], dict[str, str]]:
-    packages, places = runpy.run_path(str(root / "setup.py"), run_name="setup")["layout"]()
+    packages, places = named(root, "layout()")
     assert len(packages) == len(set(packages))
     return set(packages), places
 
@@ -64,4 +77,4 @@ def test_packages_are_the_same_with_links_and_without(checkout: Path) -> None:
 
 def test_links_are_those_of_the_repository() -> None:
     linked = {path.name for path in (ROOT / "optc").iterdir() if path.is_symlink()}
-    assert linked == set(LINKS) == set(runpy.run_path(str(ROOT / "setup.py"))["LINKED"])
+    assert linked == set(LINKS) == set(named(ROOT, "LINKED"))

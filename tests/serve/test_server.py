@@ -141,6 +141,8 @@ def test_exceptions_of_the_client(server: Server, client: Any) -> None:
     ):
         stranger.models.list()
     with pytest.raises(openai.NotFoundError, match="is not served"):
+        client.moderations.create(model="toy", input="hi")
+    with pytest.raises(openai.BadRequestError, match="writes texts"):
         client.embeddings.create(model="toy", input="hi")
 
 

@@ -48,7 +48,7 @@ _FACTS = {
             Measured("Cascade Lake", "2026-11-27"),
             Measured("Emerald Rapids", "2026-11-23"),
             Measured("Xeon with AMX", "2026-11-26"),
-            Measured("Zen 4", "2026-11-25"),
+            Measured("Zen 4", "2026-11-29"),
         ),
     ),
     "aarch64-dotprod": TargetFacts(

@@ -16,6 +16,7 @@ from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.runtime.tensors.engine import TensorEngine
 from optc.runtime.tensors.images import ImageInput
+from optc.system.foreign.file import read_file
 
 Float32 = npt.NDArray[np.float32]
 #: Where an artifact says how images are read.
@@ -128,7 +129,7 @@ def read_images(path: Path) -> ImageInput:
         ArtifactError: The file is missing or damaged.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ImageInput)
+        return msgspec.json.decode(read_file(path), type=ImageInput)
     except (OSError, msgspec.DecodeError) as error:
         raise ArtifactError(
             f"does not say how images are read: {error}", where=str(path)

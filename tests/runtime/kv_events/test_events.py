@@ -153,13 +153,19 @@ def test_an_engine_publishes_and_answers_who_missed_some() -> None:
         engine.generate([[5] * 9], GREEDY, salt="own")
         asking = context.socket(zmq.REQ)
         asking.connect(replay)
-        asking.send((0).to_bytes(8, "big"))
-        assert asking.poll(20_000)
-        first = asking.recv_multipart()
-        batch = msgspec.msgpack.decode(first[-1])
+        sent = b""
+        while not sent:  # until its thread has published something
+            asking.send((0).to_bytes(8, "big"))
+            assert asking.poll(20_000)
+            *_, sent = asking.recv_multipart()
+        batch = msgspec.msgpack.decode(sent)
         assert batch[1][0]["token_ids"][:8] == [5] * 8
         assert len(batch[1]) == 1
         asking.close(linger=0)
+        for first in range(100):  # who comes late to a publisher misses what it said before
+            engine.generate([[first] * 9], GREEDY)
+            if listener.poll(200):
+                break
     assert listener.poll(20_000)
     numbers = []
     while listener.poll(200):

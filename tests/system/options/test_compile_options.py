@@ -32,7 +32,7 @@ def test_every_field_is_an_option_and_documented() -> None:
 def test_the_command_line_has_them_all() -> None:
     flags = flags_of(compile_command.command)
     printed = {"as_json", "help", "markdown", "junit"}
-    of_tensors = {"dims", "inputs"}  # what decoders have not
+    of_tensors = {"dims", "images", "inputs"}  # what decoders have not
     assert set(flags) - printed - of_tensors == NAMES
     assert all(flag_name(name) in flags[name] for name in NAMES)
     planned = set(flags_of(plan_command.command)) - {"as_json", "help", "backends", "measure"}

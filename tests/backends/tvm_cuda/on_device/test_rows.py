@@ -10,6 +10,7 @@ from tests.backends.tvm.kernels.token_wise import test_activation as activation
 from tests.backends.tvm.kernels.token_wise import test_elementwise as elementwise
 from tests.backends.tvm.kernels.token_wise import test_embedding as embedding
 from tests.backends.tvm.kernels.token_wise import test_hadamard as hadamard
+from tests.backends.tvm.kernels.token_wise import test_layer_norm as layer_norm
 from tests.backends.tvm.kernels.token_wise import test_norm as norm
 from tests.backends.tvm.kernels.token_wise import test_quantize as quantize
 
@@ -26,7 +27,7 @@ def test_rms_norm(width: int, residual: bool) -> None:
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_layer_norm(bias: bool) -> None:
-    norm.test_layer_norm(DEVICE, bias, 37)
+    layer_norm.test_against_float64(DEVICE, bias, 37)
 
 
 def test_head_rms_norm() -> None:
