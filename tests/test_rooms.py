@@ -68,7 +68,7 @@ BUDGET = {
     "optc/importer/tensors": 1_600,
     "optc/importer/text_model": 350,
     "optc/importer/tracing": 300,
-    "optc/ir": 1_650,
+    "optc/ir": 1_700,
     "optc/ir/forms": 600,
     "optc/ir/functions": 2_650,
     "optc/ir/pipeline": 1_150,
