@@ -195,9 +195,9 @@ class StepBackend(Backend, Protocol):
         ...
 
     def kv_pools(self, dtype: str, target: Target) -> Support:
-        """How engines for a target that the backend `takes` keep keys and values where the model
-        asks for a type of `optc.runtime.executable.executable.KV_TYPES`: as it asks (native), as
-        what the reason says (decomposed), or not at all."""
+        """The support of a type of `optc.runtime.executable.executable.KV_TYPES`, which the model
+        asks for, by engines for a target that the backend `takes`: they keep keys and values as it
+        asks (native), as what the reason says (decomposed), or not at all."""
         ...
 
     def weight_layout(self, target: Target) -> str:

@@ -33,7 +33,7 @@ class Memory(Protocol):
     dtype: np.dtype[Any]
 
     def address(self, block: int) -> int:
-        """Where a block begins, in the device's addresses."""
+        """The start of a block, in the device's addresses."""
         ...
 
     def read(self, block: int, data: Bytes) -> None:
@@ -74,7 +74,7 @@ class HostMemory:
         self.shape, self.dtype = shape, dtype
 
     def address(self, block: int) -> int:
-        """Where a block begins."""
+        """The address of a block."""
         return int(self._blocks.ctypes.data) + block * self._blocks.shape[1]
 
     def read(self, block: int, data: Bytes) -> None:
@@ -124,7 +124,7 @@ class DeviceMemory:
         gpu.wait()
 
     def address(self, block: int) -> int:
-        """Where a block begins on the device."""
+        """The address of a block on the device."""
         return self._start + block * self._block_bytes
 
     def read(self, block: int, data: Bytes) -> None:

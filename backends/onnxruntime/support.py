@@ -1,4 +1,4 @@
-"""What becomes of the nodes of a ragged step."""
+"""The support of the nodes of a ragged step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _UNSUPPORTED = {
 
 
 def kv_pools(dtype: str, target: Target) -> Support:
-    """How keys and values of a KV type are kept."""
+    """The support of the keys and values of a KV type."""
     if dtype == "int4":
         return Support("unsupported", "ONNX Runtime's slots and pages hold no int4")
     if target.kind == "cuda":
@@ -51,7 +51,7 @@ def kv_pools(dtype: str, target: Target) -> Support:
 
 
 def support_of(node: ir.Node, target: Target) -> Support:
-    """How a node is taken; standard operators are ONNX Runtime's own."""
+    """The support of a node; standard operators are ONNX Runtime's own."""
     kept = kv_pools(node.attributes.get_string("kv_dtype", ""), target)
     if kept.how == "unsupported":
         return kept

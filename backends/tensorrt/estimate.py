@@ -43,7 +43,7 @@ def estimate_engine(model: ir.Model, target: Target, options: BuildOptions) -> E
 
 
 def _quantized_type(value: ir.Value | None) -> ir.DataType | None:
-    """What a DequantizeLinear makes ``value`` from; None if there is none."""
+    """The type that a DequantizeLinear makes ``value`` from; None if there is none."""
     node = None if value is None else value.producer()
     if node is None or node.op_type != "DequantizeLinear" or node.inputs[0] is None:
         return None

@@ -1,4 +1,4 @@
-"""How nodes of the ragged step are taken."""
+"""The support of nodes of the ragged step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instructions the CPU kernels use, chosen from a target's features."""
+"""The instructions of the CPU kernels, chosen from a target's features."""
 
 from __future__ import annotations
 

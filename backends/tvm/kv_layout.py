@@ -1,4 +1,4 @@
-"""How K and V lie in the pools, for each KV type; needs neither TVM nor NumPy.
+"""The layout of K and V in the pools, for each KV type; needs neither TVM nor NumPy.
 
 Slot s lies in tile s / 16 at s % 16. A pool is [tiles, Hkv, width]; a tile of one KV head is made
 of 32-bit words that hold ``pack`` elements, next to each other:
@@ -57,7 +57,7 @@ class PoolType:
         return dim // self.group if self.group else 0
 
     def scales_at(self, dim: int) -> int:
-        """Where the tokens' scales begin in one tile and KV head."""
+        """The start of the tokens' scales in one tile and KV head."""
         return TILE * (self.stored(dim) + self.groups(dim))
 
     def width(self, dim: int) -> int:

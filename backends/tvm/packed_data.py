@@ -1,4 +1,4 @@
-"""What a load of an engine over packed rows reads of the manifest, beside the interface."""
+"""The manifest's data that a load of an engine over packed rows reads, beside the interface."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHERE = "tvm engine: data"
 
 
 class Packed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How named tensors become packed rows.
+    """The packing of named tensors into rows.
 
     Attributes:
         ids: Input [batch, tokens] of token ids.

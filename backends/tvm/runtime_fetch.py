@@ -24,7 +24,7 @@ _TARGETS = {"x86_64": "x86-64-v3", "aarch64": "aarch64-dotprod"}
 
 
 def fetched_folder(processor: str) -> Path:
-    """Where the libraries of the installed release lie for ``processor``; it may not exist.
+    """The folder of the installed release's libraries for ``processor``; it may not exist.
 
     Raises:
         UnavailableError: No release is installed.

@@ -1,4 +1,4 @@
-"""Where the steps of a loaded CUDA engine leave their logits, and ranges of attention."""
+"""Memory for the logits of a loaded CUDA engine's steps, and for ranges of attention."""
 
 from __future__ import annotations
 

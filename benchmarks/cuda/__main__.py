@@ -116,7 +116,7 @@ def measure(
 
 
 def gpu_name() -> str:
-    """What the driver calls the device."""
+    """The driver's name of the device."""
     import torch
 
     return str(torch.cuda.get_device_name())

@@ -1,4 +1,4 @@
-"""How near vectors of sentences are to the reference's."""
+"""The nearness of vectors of sentences to the reference's."""
 
 from __future__ import annotations
 

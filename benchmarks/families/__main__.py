@@ -1,4 +1,4 @@
-"""Which causal-LM types of transformers optc takes, and what is proved of each.
+"""The causal-LM types of transformers that optc takes, and what is proved of each.
 
     python -m benchmarks.families [--only TYPE]… [--last STAGE] [--json FILE] [--table FILE]
 

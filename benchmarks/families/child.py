@@ -33,7 +33,7 @@ def measured(
     max_bytes: int,
     known: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What is proved of a type, up to the stage ``last``, by a child that may take so much time
+    """Proofs of a type, up to the stage ``last``, by a child that may take so much time
     and memory; where it dies, what it had proved by then, and why it died. What is ``known`` of
     the type is not proved again, where the next stage does not need it."""
     with tempfile.TemporaryDirectory(prefix="optc-families-") as name:

@@ -34,7 +34,7 @@ def int8_loss(model: PreTrainedModel, artifact: Path) -> dict[str, Any]:
 
 
 def engine_logits(artifact: Path, ids: npt.NDArray[np.int64]) -> Logits:
-    """What an artifact's engine computes for tokens [B, S]: [B, S, V]."""
+    """Logits of an artifact's engine for tokens [B, S]: [B, S, V]."""
     opened = Artifact.open(artifact)
     entry = opened.choose().entry
     backend = registry.step_backend(entry.backend)

@@ -1,4 +1,4 @@
-"""What is proved of a type, stage after stage; each needs the one before."""
+"""Proofs of a type, stage after stage; each needs the one before."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENGINES = {"tvm": "native", "onnxruntime": "native", "tensorrt": "sm_89", "tvm-c
 
 @dataclass
 class Proof:
-    """What is known of one type so far.
+    """The findings about one type so far.
 
     Attributes:
         kind: The ``model_type``.
@@ -224,6 +224,6 @@ def prove(
 
 
 def reason_of(error: OptcError) -> str:
-    """Where and why, in one line."""
+    """The place and the reason of an error, in one line."""
     text = error.to_json()
     return f"{text['where']}: {text['message']}" if text["where"] else str(text["message"])

@@ -1,4 +1,4 @@
-"""What a row of sampling costs: the compiled kernel beside NumPy, microseconds a row.
+"""The cost of a row of sampling: the compiled kernel beside NumPy, microseconds a row.
 
 ``python -m benchmarks.micro.sampling [--vocab 49152] [--rounds 15]`` needs the compiler. Logits are
 normal with a spread of 3, as trained models have; medians of interleaved rounds.

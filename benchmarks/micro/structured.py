@@ -1,4 +1,4 @@
-"""What structured output costs: masks by size of vocabulary, and their share of a step.
+"""The cost of structured output: masks by size of vocabulary, and their share of a step.
 
     python -m benchmarks.micro.structured [--tokenizer FILE]... [--artifact DIR] [--json FILE]
 

@@ -21,7 +21,7 @@ from optc.passes.general.simplify import Simplify
 
 @dataclass
 class NodeTests:
-    """What became of the tests.
+    """The outcome of the tests.
 
     Attributes:
         direct: Names of those that ONNX Runtime passes as they are.

@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
 def run(
     root: Path, paths: Sequence[str], count: int | None, seed: int, jobs: int, *, own: bool = True
 ) -> dict[str, Any]:
-    """What becomes of the mutants of a repository that ``seed`` draws; ``count`` None: of all,
+    """Verdicts on the mutants of a repository that ``seed`` draws; ``count`` None: of all,
     ``own``: by the tests of their modules only.
 
     Raises:

@@ -249,7 +249,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def plan_of(args: argparse.Namespace) -> dict[str, int]:
-    """What was asked of every row."""
+    """The settings that all rows share."""
     return {name: getattr(args, name) for name in ("prompt", "context", "new", "rounds", "threads")}
 
 

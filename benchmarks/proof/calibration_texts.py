@@ -1,4 +1,4 @@
-"""What int4-fused loses by the text that it calibrates with.
+"""The loss of int4-fused by the text that it calibrates with.
 
     python -m benchmarks.proof.calibration_texts [--text FILE]... [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What training wins back: distillation of pruned models, and quantization-aware training.
+"""The loss that training wins back: distillation of pruned models, and quantization-aware training.
 
     python -m benchmarks.proof.distillation POOL.jsonl [--only NAME] [--work DIR] [--json FILE]
 

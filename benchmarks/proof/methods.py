@@ -1,4 +1,4 @@
-"""What methods of weight quantization lose on the same grids: plain rounding, and GPTQ, which may
+"""Losses of methods of weight quantization on the same grids: plain rounding, and GPTQ, which may
 propagate errors.
 
     python -m benchmarks.proof.methods [--json FILE]

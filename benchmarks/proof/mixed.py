@@ -1,4 +1,4 @@
-"""What formats chosen under a budget lose, beside uniform ones and mixes made by hand.
+"""Losses of formats chosen under a budget, beside uniform ones and mixes made by hand.
 
     python -m benchmarks.proof.mixed [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What smoothing and rotation give: on a model with planted outliers, and on one without any.
+"""The gain of smoothing and rotation: on a model with planted outliers, and on one without any.
 
     python -m benchmarks.proof.outliers [--windows 60] [--only TEXT] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What a trimmed vocabulary costs, before anything is quantized, and what it saves.
+"""The cost of a trimmed vocabulary, before anything is quantized, and what it saves.
 
     python -m benchmarks.proof.vocab_trim MODEL [--min-counts 1,2,8] [--json FILE]
 

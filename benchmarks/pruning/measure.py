@@ -24,7 +24,7 @@ _FIGURES = ("kl_mean", "kl_p99", "top1_agreement", "perplexity", "perplexity_rat
 
 
 def measured(row: Row, evaluator: Evaluator, calibration: Path) -> dict[str, Any]:
-    """What is stated of a row.
+    """The figures that are stated of a row.
 
     ``nonzero`` are the weights of linear layers, the head's too, that are there and not zero;
     ``seconds`` those of the passes, on a machine that may do other things, too.

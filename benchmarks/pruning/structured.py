@@ -1,4 +1,4 @@
-"""What taking out whole structures loses, weights alone, against the dense model.
+"""The loss from taking out whole structures, weights alone, against the dense model.
 
     python -m benchmarks.pruning.structured [--only TEXT]… [--json FILE]
 

@@ -1,4 +1,4 @@
-"""Whether decoding at long contexts loses more than the bytes of KV explain.
+"""The slowdown of decoding at long contexts, beside what the bytes of KV explain.
 
     python -m benchmarks.serving.long_context ARTIFACT… [--contexts 128,1024,4096] [--json FILE]
 

@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
 
 
 class Served(NamedTuple):
-    """What the real engine made of jobs: its figures, and its steps."""
+    """The real engine's results for jobs: its figures, and its steps."""
 
     jobs: Sequence[Job]
     figures: dict[str, Any]

@@ -186,7 +186,7 @@ class Soak:
 
 
 def idle_faults(core: Core, found: list[str]) -> None:
-    """What is wrong with the blocks and queues of a core that has nothing to do."""
+    """Add to ``found`` the faults in blocks and queues of a core that has nothing to do."""
     metrics = core.metrics()
     if metrics.running or metrics.waiting:
         found.append(f"idle, but {metrics.running} run and {metrics.waiting} wait")

@@ -1,4 +1,4 @@
-"""What a soak draws at random: how the engine is loaded, what is asked of it, and how."""
+"""Random draws of a soak: how the engine is loaded, what is asked of it, and how."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Manner:
-    """How a request is handed in, which must not change what comes of it but where it ends.
+    """The way a request is handed in, which must not change what comes of it but where it ends.
 
     Attributes:
         terms: Keywords of `Engine.submit`.
@@ -143,7 +143,7 @@ class Draws:
         return optc.SamplingParams(**common)
 
     def manner(self, rng: random.Random) -> Manner:
-        """How it is handed in."""
+        """Draw the way a request is handed in."""
         terms: dict[str, Any] = {"salt": rng.choice(("", "", "a", "b"))}
         if rng.random() < 0.3:
             terms["priority"] = rng.randint(-1, 3)

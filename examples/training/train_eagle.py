@@ -132,8 +132,8 @@ def hide(hidden: Tensor) -> Tensor:
 def measure(
     draft: Draft, embedding: Tensor, lm_head: Tensor, windows: Windows, parts: int
 ) -> dict[str, object]:
-    """How often each of ``parts`` drafts in a row is the model's most likely token, and tokens that
-    a pass gives with them, where guesses count; of windows that were not trained on."""
+    """Share of each of ``parts`` drafts in a row that is the model's most likely token, and tokens
+    that a pass gives with them, where guesses count; of windows that were not trained on."""
     hits = []
     for chosen in torch.arange(len(windows)).split(8):
         some = windows.batch(chosen)

@@ -1,4 +1,4 @@
-"""How fast the gates measured an artifact's engines: a hint for choosing among them.
+"""Speeds of an artifact's engines, as the gates measured them: a hint for choosing among them.
 
 The figures are in the report, which no digest covers and which may be gone or of another release:
 what cannot be read is left out, and nothing here fails.

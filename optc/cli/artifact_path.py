@@ -1,4 +1,4 @@
-"""How commands read the argument ARTIFACT: a path, or a name in the local store."""
+"""The type of the argument ARTIFACT of commands: a path, or a name in the local store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands have: log options, ``--config``, and a variable for each option."""
+"""The options of all commands: log options, ``--config``, and a variable for each option."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _of_misspelled(
 
 
 def given_by(error: click.UsageError) -> str:
-    """What gave a wrong value, a variable or a file; empty where it was the command line."""
+    """The variable or file that gave a wrong value; empty if the command line gave it."""
     parameter = getattr(error, "param", None)
     context = error.ctx
     if context is None or not isinstance(parameter, click.Option) or parameter.name is None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def gates_line(manifest: Manifest, report: Mapping[str, Any]) -> str:
-    """How many of each engine's gates passed, failed, or are open: without a verdict of the engine.
+    """Counts of each engine's gates: passed, failed, or open (without a verdict of the engine).
 
     Args:
         manifest: It holds the verdicts of the compile.
@@ -39,7 +39,7 @@ def _line(engine: str, gates: Sequence[GateEntry], later: Mapping[tuple[str, str
 
 
 def _lowered(gates: Sequence[GateEntry]) -> str:
-    """What gates on the model that the engine was lowered to said, if there were any."""
+    """The verdict of gates on the model that the engine was lowered to, if there were any."""
     verdicts = [g.passed for g in gates if g.lowered and g.bound is not None]
     if not verdicts:
         return ""

@@ -1,4 +1,4 @@
-"""What the command line does with the library's log: ``-v``, ``--log-file``, and ``-q``."""
+"""The handling of the library's log by the command line: ``-v``, ``--log-file``, and ``-q``."""
 
 from __future__ import annotations
 

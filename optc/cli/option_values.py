@@ -1,4 +1,4 @@
-"""How click reads the kinds of values (`optc.system.options.option.Kind`) that are more than a
+"""Click callbacks for the kinds of values (`optc.system.options.option.Kind`) that are more than a
 type."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, progress and errors on stderr."""
+"""The output of commands: results on stdout, progress and errors on stderr."""
 
 from __future__ import annotations
 

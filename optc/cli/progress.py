@@ -73,7 +73,7 @@ class _Stage:
         self._pace: float | None = None
 
     def add(self, done: int, total: int, now: float) -> None:
-        """Where it stands now."""
+        """Record the progress at ``now``."""
         self.total = total
         if done <= self.done:
             return
@@ -157,7 +157,7 @@ def _duration(seconds: float) -> str:
 
 
 def _left_column(clock: Callable[[], float] = time.monotonic) -> ProgressColumn:
-    """How long a task of `_Live` will still take, counted down."""
+    """A column with the time that a task of `_Live` will still take, counted down."""
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""What the two commands that train have in common: progress, and what they print."""
+"""The common parts of the two commands that train: progress, and what they print."""
 
 from __future__ import annotations
 

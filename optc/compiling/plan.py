@@ -50,7 +50,7 @@ _EACH = (ALL, HERE)
 
 @dataclass(frozen=True)
 class Plan:
-    """What a compile would make of a model.
+    """The predicted result of a compile.
 
     Attributes:
         model: Its name.

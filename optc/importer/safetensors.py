@@ -188,7 +188,7 @@ class _Entry:
 
 
 def _entry(file: Path, name: str, entry: Any, known: Container[str]) -> _Entry:
-    """What the header says of a tensor, its size checked against its shape."""
+    """The header's entry for a tensor, its size checked against its shape."""
     where = f"{file}: {name}"
     fields = entry if isinstance(entry, dict) else {}
     dtype, shape, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))

@@ -1,4 +1,4 @@
-"""Which original tensors the rows of a weight are: adapters, calibrations and reports need it."""
+"""The original tensors of a weight's rows, for adapters, calibrations and reports."""
 
 from __future__ import annotations
 

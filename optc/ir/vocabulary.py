@@ -23,7 +23,7 @@ def write_ids(folder: Path, kept: Sequence[int]) -> None:
 
 
 def read_ids(folder: Path) -> list[int]:
-    """What `write_ids` wrote.
+    """Read the ids that `write_ids` wrote.
 
     Raises:
         InputError: It is missing, or no list of ascending ids.

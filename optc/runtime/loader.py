@@ -137,7 +137,7 @@ def _check_threads(threads: int | None) -> None:
 
 
 def _kinds(speculate: str | None, draft: str | Path | None) -> tuple[str, ...]:
-    """How tokens are drafted (`optc.runtime.speculative.kinds`)."""
+    """The ways to draft tokens (`optc.runtime.speculative.kinds`)."""
     wanted = speculate or ("off" if draft is None else "draft")
     kinds = parse_kinds(wanted)
     if draft is not None and "draft" not in kinds:

@@ -1,4 +1,4 @@
-"""What a caller gets back: deltas while a request streams, and the finished result."""
+"""The results of a request: deltas while it streams, and the finished result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Delta:
-    """What one step added to one completion of a request.
+    """The addition of one step to one completion of a request.
 
     Attributes:
         index: Which of the request's n completions.

@@ -325,12 +325,12 @@ class SamplingParams:
 
     @property
     def completions(self) -> int:
-        """How many completions one prompt gives."""
+        """The number of completions of one prompt."""
         return self.beam_width or self.n
 
     @property
     def structure(self) -> Structure | None:
-        """What the output must look like; None if it may be anything."""
+        """The structure that the output must have; None if it may be anything."""
         return structure_of(self.json_schema, self.regex, self.grammar, self.choice)
 
     @property

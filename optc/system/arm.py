@@ -1,4 +1,4 @@
-"""What Linux says of a processor of aarch64: its features and its name."""
+"""The features and the name of an aarch64 processor, as Linux gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where this user's files lie that may be made again."""
+"""The folder of this user's files that may be made again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def keep_whole(path: Path, content: bytes) -> None:
 
 
 def read_whole(path: Path) -> bytes | None:
-    """What `keep_whole` wrote, used now; None if there is nothing, or nothing whole."""
+    """The content that `keep_whole` wrote, marked as used now; None if there is nothing, or nothing
+    whole."""
     try:
         entry = path.read_bytes()
         os.utime(path)

@@ -1,4 +1,4 @@
-"""How long work reports where it stands."""
+"""Reports of how far work has come."""
 
 from __future__ import annotations
 

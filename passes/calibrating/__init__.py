@@ -1,1 +1,1 @@
-"""What passes have in common that learn from a text: reading it, finding results again, costs."""
+"""Common parts of passes that learn from a text: reading it, finding results again, costs."""

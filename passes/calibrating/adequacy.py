@@ -1,4 +1,4 @@
-"""Whether a text was enough to calibrate with: tokens for each input, and loss on unseen windows.
+"""The adequacy of a text for calibration: tokens for each input, and loss on unseen windows.
 
 GPTQ hands the rounding error of one input on to the others by H = E[x xᵀ] of a text. The windows of
 the text make two halves. Rounding fitted to one half then loses more on the other half: by how much
@@ -97,7 +97,7 @@ class Adequacy:
         self._experts[name] = [int(count) for count in counts]
 
     def state(self) -> dict[str, Any]:
-        """What was collected, as JSON values."""
+        """The collected values, as JSON."""
         return {"tokens": self._tokens, "unseen": self._unseen, "experts": self._experts}
 
     def restore(self, state: Mapping[str, Any]) -> None:

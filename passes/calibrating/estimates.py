@@ -1,4 +1,4 @@
-"""What a format loses where that was not measured: by the error of the layer's results.
+"""Estimates of a format's loss where it was not measured, by the error of the layer's results.
 
 For small errors E of a weight, the KL is about tr(E F Eᵀ) / 2 with a matrix F of the weight's own
 (linearity in the squared error: Malinovskii et al., HIGGS, 2025, arXiv:2411.17525). E H Eᵀ with
@@ -43,7 +43,7 @@ def _ratio(error: float, known: Sequence[tuple[float, float]]) -> float:
 def runs_within(
     roles: Sequence[str], costs: Sequence[float], formats: int, limit: float
 ) -> tuple[list[int], int]:
-    """Which groups are measured, and in how many formats, so that it costs at most ``limit``.
+    """The groups to measure, and in how many formats, so that it costs at most ``limit``.
 
     All groups in all formats; if that is too much, in one format; then every second group of a role
     and the last, every fourth, … to the first and the last.

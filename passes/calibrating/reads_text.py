@@ -62,7 +62,7 @@ class ReadsText(Pass):
 
     @property
     def shape(self) -> TextShape:
-        """How much text is read."""
+        """The amount of text that is read."""
         return TextShape(self.windows, self.window_tokens)
 
     def costs(self, model: ir.Model, context: PassContext = ALONE) -> PassCosts:

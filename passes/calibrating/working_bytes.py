@@ -83,8 +83,8 @@ def propagating(
 
 
 def rounding(model: ir.Model, kept: int, *, head_only: bool = False) -> int:
-    """What GPTQ takes to read weights: ``kept`` factors, and one that is computed; or the factor of
-    the head alone."""
+    """Bytes that GPTQ takes to read weights: ``kept`` factors, and one that is computed; or the
+    factor of the head alone."""
     head = head_of(model)
     linears = [head] if head_only and head is not None else _all(partition(model), model)
     largest = max((linear.weight.rows_shape[1] for linear in linears), default=0) ** 2

@@ -22,7 +22,7 @@ from optc.passes.canonicalize.spelled.region import ForeignError
 
 @dataclass(frozen=True)
 class How:
-    """What an attention does with its scores: attributes and operands of ``optc::Attention``."""
+    """Settings of an attention's scores: attributes and operands of ``optc::Attention``."""
 
     scale: float
     softcap: float = 0.0
@@ -33,7 +33,7 @@ class How:
 
     @property
     def label(self) -> str:
-        """What it has, for the report."""
+        """The settings in use, for the report."""
         sizes = (("window", self.window), ("chunk", self.chunk))
         operands = (("sinks", self.sinks), ("slopes", self.slopes))
         found = [f"{name} {size}" for name, size in sizes if size] or ["full"]
@@ -120,7 +120,7 @@ def _standard(model: ir.Model, node: ir.Node, probed: Probed, report: PassReport
 
 
 def _pattern(node: ir.Node, mask: ir.Value | None, heads: list[Heads], probed: Probed) -> Pattern:
-    """What a standard attention's rows see.
+    """The pattern that a standard attention's rows see.
 
     Raises:
         ForeignError: It is not causal self-attention.
@@ -192,7 +192,7 @@ def _same_tokens(graph: ir.Graph, old: int | str | None, new: int | str | None) 
 
 
 def _restate(reshape: ir.Node) -> None:
-    """Where a Reshape keeps all dimensions but one, it keeps that, too."""
+    """Give a Reshape's result its input's shape where all dimensions but one are equal."""
     before, after = dims(operand(reshape, 0)), dims(reshape.outputs[0])
     if len(before) == len(after) and sum(a != b for a, b in zip(before, after, strict=True)) == 1:
         reshape.outputs[0].shape = ir.Shape(before)

@@ -41,7 +41,7 @@ Tables = dict[tuple[tuple[float, ...], float], tuple[ir.Value, ir.Value]]
 
 @dataclass(frozen=True)
 class ProbeHeads(Pass):
-    """What attention, head norms and rotary operators read, traced back to a projection.
+    """Traces the operands of attention, head norms and rotary operators back to a projection.
 
     The part in between is run on numbers that show what it does (package ``probing``), so that it
     may be spelled in any way:
@@ -78,7 +78,7 @@ class ProbeHeads(Pass):
 
 @dataclass
 class _Work:
-    """What the rewriting of one model shares.
+    """The state that the rewriting of one model shares.
 
     Attributes:
         model: The model.

@@ -58,7 +58,7 @@ class FuseQKV(Pass):
 
 
 def _source(value: ir.Value | None) -> ir.Value | None:
-    """What a projection gave, before head norms and rotary embedding."""
+    """The result of a projection, before head norms and rotary embedding."""
     while value is not None and linear_of(value) is None:
         node = value.producer()
         if node is None or is_op(node, "Split", "Slice"):

@@ -22,7 +22,7 @@ _ARITHMETIC = ("Add", "Concat", "AveragePool", "GlobalAveragePool", "LeakyRelu")
 
 @dataclass
 class Regions:
-    """What becomes integers.
+    """The parts of a graph that become integers.
 
     Attributes:
         products: Convolutions, and products with constant weights behind them.

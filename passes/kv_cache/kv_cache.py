@@ -233,6 +233,6 @@ def _page(
 
 
 def _results(graph: ir.Graph, pools: list[list[ir.Value]]) -> list[ir.Value]:
-    """What attentions make of the pools, in the order of these."""
+    """The pools as attentions leave them, in the order of ``pools``."""
     by_name = {value.name: value for node in graph for value in node.outputs}
     return [by_name[f"{pool.name}.out"] for pair in pools for pool in pair]

@@ -1,4 +1,4 @@
-"""Which pools an attention gets, and the pools as inputs of the graph."""
+"""The pools of an attention, and the pools as inputs of the graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from optc.runtime.executable.executable import INT4_GROUP, LayerKV
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of the keys and values of one attention.
+    """The keys and values that one attention keeps.
 
     Attributes:
         window: Tokens that its rows reach back, themselves included; 0 is all.

@@ -72,7 +72,7 @@ def quantized_rows(
 
 
 def zeros_of(rows: Float32, scheme: Scheme) -> Zeros | None:
-    """Which of the weights [n, K] stay zero; None if the scheme keeps none."""
+    """The mask of the weights [n, K] that stay zero; None if the scheme keeps none."""
     return rows == 0 if scheme.zeros else None
 
 

@@ -22,7 +22,7 @@ MOST_STATES = 200_000
 
 @dataclass(frozen=True)
 class Choice:
-    """What an item may be.
+    """One choice for an item.
 
     Attributes:
         size: At least 0.

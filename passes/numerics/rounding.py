@@ -111,7 +111,7 @@ def summed_order(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def sum_of_ordered_squares(x: Float32) -> Float32:
-    """What `sum_of_squares` gives of groups x [g, m] that lie in `summed_order`, in one sum."""
+    """The result of `sum_of_squares` for groups x [g, m] that lie in `summed_order`, in one sum."""
     x *= x
     sums = np.add.reduce(x.reshape(len(x) // 4, -1), axis=0).reshape(4, -1)
     total: Float32 = (sums[0] + sums[1]) + (sums[2] + sums[3])

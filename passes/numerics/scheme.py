@@ -1,4 +1,4 @@
-"""How one weight is quantized: `Scheme`."""
+"""The quantization of one weight: `Scheme`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHUNK_ELEMENTS = 1 << 18
 
 @dataclass(frozen=True)
 class Scheme:
-    """How one weight is quantized.
+    """The quantization of one weight.
 
     Attributes:
         bits: 8 or 4; 6 to 2 with integer scales.

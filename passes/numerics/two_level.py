@@ -32,7 +32,7 @@ _INT8 = (-128, 127)
 
 
 class _Range(NamedTuple):
-    """What q and s may be at a number of bits, and what is tried.
+    """The ranges of q and s at a number of bits, and the candidates that are tried.
 
     Attributes:
         most: Greatest q.

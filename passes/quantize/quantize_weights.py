@@ -185,7 +185,7 @@ class QuantizeWeights(Pass):
 
     @cached_property
     def layer_schemes(self) -> LayerSchemes:
-        """What ``layer_bits`` says."""
+        """The schemes that ``layer_bits`` names."""
         where = f"pass {self.name}"
         if not self.layer_bits:
             return LayerSchemes({}, where)
@@ -283,7 +283,7 @@ class QuantizeWeights(Pass):
         return kept is not None and kept.bits < 8
 
     def given_weights(self) -> GivenWeights:
-        """What decides about weights that are quantized already."""
+        """The rules for weights that are quantized already."""
         return GivenWeights(cast("Keep", self.given))
 
     def scheme(self, bits: int) -> Scheme:

@@ -113,7 +113,7 @@ class QuantizedLayers:
         return parts
 
     def _quantized(self, linear: Linear, bits: int) -> ir.Node:
-        """What quantizes the operand of ``linear``, once for all who read so many bits of it."""
+        """The node that quantizes the operand of ``linear``, one for all who read so many bits."""
         quantize = self._activations.get((linear.x, bits))
         if quantize is None:
             name = linear.x.name if bits == 8 else f"{linear.x.name}.{bits}bit"
@@ -164,7 +164,7 @@ class QuantizedLayers:
             self.report.add(label)
 
     def warnings(self) -> list[str]:
-        """Which weights that were quantized already are quantized again."""
+        """Warnings about weights that were quantized already and are quantized again."""
         return self._given.warnings()
 
     def facts(self) -> dict[str, float]:

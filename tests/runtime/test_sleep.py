@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +14,8 @@ from msgspec.structs import replace
 from optc.errors import EngineError, InputError, UnavailableError
 from optc.runtime.engine import Engine
 from optc.runtime.executable.executable import StepInterface
+from optc.runtime.kv.kv_plan import KVPlan, plan_kv
+from optc.runtime.loop.core_factory import CoreFactory
 from optc.runtime.params import SamplingParams
 from optc.runtime.settings import ServeSettings
 from tests.runtime.adapters.test_peft import SPEC as ADAPTERS
@@ -136,3 +139,22 @@ def test_it_stays_awake_without_the_setting() -> None:
 def test_seconds_that_are_none(seconds: float) -> None:
     with pytest.raises(InputError, match="sleep_after"):
         ServeSettings(sleep_after=seconds)
+
+
+def test_the_first_plan_counts_whatever_is_free_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: list[int | None] = []
+
+    def planned(spec: StepInterface, budget: int | None, *more: Any) -> KVPlan:
+        budgets.append(budget)
+        return plan_kv(spec, budget, *more)
+
+    monkeypatch.setattr("optc.runtime.loop.core_factory.plan_kv", planned)
+    opening = CoreFactory(Opening(), ServeSettings())
+    before = opening()
+    first = opening.plan
+    before.close()
+    after = opening(before)
+    after.close()
+    assert budgets == [None, first.bytes]
+    assert opening.plan == first
+    assert after.adapters is before.adapters

@@ -163,7 +163,7 @@ def _rotated(value: ir.Value | None) -> _Rotated:
 
 
 def _packed(operands: list[ir.Value | None]) -> ir.Value | None:
-    """What q, k and v were split from, if these are all of it, in order."""
+    """The value that q, k and v were split from, if these are all of it, in order."""
     first = operands[0]
     split = None if first is None else first.producer()
     if split is None or not is_op(split, "Split") or list(split.outputs) != operands:

@@ -70,7 +70,7 @@ class _Rewriter:
                 self._stored[_key(tensor)] = [value]
 
     def rewritten(self, node: ir.Node) -> tuple[str, Emitter, ir.Value] | None:
-        """What ``node`` becomes, with its kind; None if it stays."""
+        """The replacement of ``node``, with its kind; None if it stays."""
         emit = Emitter(self._graph, node.name or node.outputs[0].name or node.op_type)
         if is_op(node, "QuantizedMatMul", domain=DOMAIN):
             kind, value = self._quantized_matmul(emit, node)

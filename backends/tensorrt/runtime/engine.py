@@ -26,14 +26,14 @@ _INPUTS: dict[str, np.dtype[Any]] = {
 
 
 class Context(Protocol):
-    """What is used of TensorRT's ``IExecutionContext``."""
+    """The part of TensorRT's ``IExecutionContext`` that is used."""
 
     def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
         """Shape of an input in the next run."""
         ...
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
-        """Where an input or output lies."""
+        """Set the address of an input or output."""
         ...
 
     def execute_async_v3(self, stream_handle: int) -> bool:

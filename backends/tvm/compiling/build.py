@@ -126,7 +126,7 @@ def libraries_of(target: Target, workdir: Path, shared: SharedWeights | None) ->
 
 
 def _apart(features: tuple[str, ...], shared: SharedWeights | None) -> bool:
-    """Whether an engine reads the weights of one for another kind of processor."""
+    """True if an engine reads the weights of one for another kind of processor."""
     if shared is None:
         return False
     owner = processor_of(shared.data.get("features", ())) or platform.machine()

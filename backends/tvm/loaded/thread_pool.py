@@ -76,7 +76,7 @@ def _stop(library: ctypes.CDLL, address: ctypes.c_void_p, memory: Any) -> None:
 
 
 class _Own(threading.local):
-    """What belongs to the calling thread: how many threads it wants, and its pool."""
+    """The settings of the calling thread: how many threads it wants, and its pool."""
 
     threads: int | None = None
     pool: ThreadPool | None = None

@@ -1,5 +1,5 @@
-"""What every kernel of a step must read and compute (`optc.proof.roofline.costs`), from the
-program."""
+"""The necessary reads and operations of every kernel of a step (`optc.proof.roofline.costs`), from
+the program."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def _recent_pools(node: ir.Node) -> tuple[str, ...]:
 
 
 def _written(lowering: Lowering, node: ir.Node, entry: LayerKV) -> dict[str, Any]:
-    """Where keys and values are written, as the kernels' configs state it."""
+    """The places where keys and values are written, as the kernels' configs state them."""
     recent = _recent(lowering, node)
     latest = {} if recent is None else {"recent_group": recent.group}
     return {**_place(lowering, entry), **latest}

@@ -27,7 +27,7 @@ _SEQUENCES = 256
 
 @dataclass(frozen=True)
 class LoweredEncoder:
-    """What the lowering gives to the build.
+    """The lowering's result for the build.
 
     Attributes:
         program: For the compiler.

@@ -57,7 +57,7 @@ HANDLERS: dict[tuple[str, str], Handler] = {
 
 @dataclass(frozen=True)
 class Lowered:
-    """What the lowering gives to the build.
+    """The lowering's result for the build.
 
     Attributes:
         program: For the compiler.

@@ -24,7 +24,7 @@ _ACTIVATIONS = ("silu", "gelu", "gelu_tanh")
 
 
 def _bits(node: ir.Node) -> dict[str, int]:
-    """What the configuration of a quantizing kernel says of the node's bits."""
+    """The node's bits, as the configuration of a quantizing kernel states them."""
     bits = node.attributes.get_int("bits", 8)
     return {"bits": bits} if bits != 8 else {}
 

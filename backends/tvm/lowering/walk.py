@@ -37,7 +37,7 @@ Lower = Callable[["Lowering", ir.Node], None]
 
 @dataclass(frozen=True)
 class Handler:
-    """How an operator is lowered.
+    """The lowering of an operator.
 
     Attributes:
         lower: Appends the calls, or raises `Refused`.

@@ -1,4 +1,4 @@
-"""What this machine can do at best, measured by loops that every engine carries.
+"""The best speeds of this machine, measured by loops that every engine carries.
 
 ``read`` is the best of several read kernels over one working set, ``int8``, ``int4``, ``bf16`` and
 ``fp32`` are register-only loops of the instructions that the matmuls use. Needs no compiler.

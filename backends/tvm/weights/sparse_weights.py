@@ -1,4 +1,4 @@
-"""Which weights an engine stores sparse, and why others that have many zeros are dense."""
+"""The weights that an engine stores sparse, and why others that have many zeros are dense."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def byte_share(zeros: float, bits: int) -> float:
 
 
 def is_zero(tile: QuantizedTile) -> Bools:
-    """Which weights of a tile are zero: [n, K]."""
+    """True for the weights of a tile that are zero: [n, K]."""
     values = tile.values.astype(np.int32)
     k, columns = values.shape[1], np.ones(1, np.int32)
     if tile.group_scales is not None:

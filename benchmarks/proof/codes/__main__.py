@@ -1,4 +1,4 @@
-"""What codes other than evenly spaced integers would gain, weights alone, after GPTQ.
+"""The gain of codes other than evenly spaced integers, weights alone, after GPTQ.
 
     python -m benchmarks.proof.codes [--windows 60] [--only TEXT]… [--json FILE]
 

@@ -117,8 +117,8 @@ def learned(weight: Float32, diagonal: Float32, bits: int, group: int, rows: int
 
 @dataclass
 class IntegerCodebook(Codebook):
-    """What registers can hold: a weight is ``c * (s * T[q] - z)``, T of integers from 0 to at most
-    255, s an integer such that ``s * T[q]`` is a byte, z one of 0 to 128 (a `Rounder`).
+    """A codebook that registers can hold: a weight is ``c * (s * T[q] - z)``, T of integers from 0
+    to at most 255, s an integer such that ``s * T[q]`` is a byte, z one of 0 to 128 (a `Rounder`).
 
     Attributes:
         channel: float32 [m], c.

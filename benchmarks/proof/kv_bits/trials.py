@@ -1,4 +1,4 @@
-"""Which types of keys and values are simulated, and what they cost in quality."""
+"""The simulated types of keys and values, and their cost in quality."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Judge:
         self._known_copies = self._copy_rows(original)
 
     def figures(self, kv: KVType) -> dict[str, Any]:
-        """What the type costs on how many windows, and its bytes."""
+        """The type's cost in quality, the number of windows, and its bytes."""
         llama = self._llama(kv)
         kl, same = [], []
         for known, window in zip(self._known, self._windows, strict=True):

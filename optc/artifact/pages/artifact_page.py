@@ -127,7 +127,7 @@ def _times(value: float | None) -> str:
 
 
 def _change(ratio: float | None) -> str:
-    """What a ratio adds or takes away."""
+    """The change that a ratio states, in percent."""
     if ratio is None:
         return NOTHING
     return f"{'+' if ratio >= 1 else ''}{percent(ratio - 1, 2)}"

@@ -1,4 +1,4 @@
-"""What ``optc bench`` measured, read from its JSON: ceilings, steps of a profile, results."""
+"""The measurements of ``optc bench``, read from its JSON: ceilings, steps of a profile, results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Amount = Annotated[float, Meta(ge=0)]
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the machine does at best: GB/s read, and Gop/s by type."""
+    """The best rates of the machine: GB/s read, and Gop/s by type."""
 
     read: float
     peaks: dict[str, float]

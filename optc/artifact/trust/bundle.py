@@ -49,7 +49,7 @@ class _Bundle(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Bundle:
-    """What a bundle holds.
+    """The contents of a bundle.
 
     Attributes:
         payload: Bytes of the statement.

@@ -24,7 +24,7 @@ from optc.system.safe_json import JSONError, parse_json
 
 @dataclass(frozen=True)
 class Signed:
-    """What a signature says.
+    """The signature of an artifact.
 
     Attributes:
         path: Its file.

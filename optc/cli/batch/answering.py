@@ -95,7 +95,7 @@ def _goes_on(answers: AnswersFile, source: InputFile) -> Iterator[None]:
 def _begun(
     files: BatchFiles, source: InputFile, reader: LineReader, terms: dict[str, Any]
 ) -> dict[str, Any]:
-    """What the answers depend on."""
+    """The artifact, input and options that the answers depend on."""
     options = {
         "params": asdict(reader.params),
         "chat": reader.prompts.chat,

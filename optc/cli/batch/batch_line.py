@@ -28,7 +28,7 @@ _TIMES = ("ttft_ms", "tpot_ms")
 
 
 class Form(Protocol):
-    """How an answer is written."""
+    """The form of an answer."""
 
     def answer(self, asked: Asked, outputs: Sequence[RequestOutput]) -> dict[str, Any]:
         """The line of finished requests, one for each prompt."""
@@ -98,7 +98,7 @@ class LineReader:
     settings: ServeSettings
 
     def read(self, number: int, text: bytes) -> BatchLine:
-        """What a line asks for; what is wrong with it is part of that."""
+        """Read the request of a line; an error in the line is part of the result."""
         form: Form = PlainForm(number, None, self.settings)
         try:
             value = _parsed(text)
@@ -156,7 +156,7 @@ def _custom_id(value: Mapping[str, Any]) -> str | None:
 
 
 def _plain_request(value: dict[str, Any]) -> tuple[object, dict[str, Any]]:
-    """What is to be continued, and parameters that differ."""
+    """The prompt or messages of a line, and the parameters that differ."""
     changes = {name: one for name, one in value.items() if name != "custom_id"}
     if ("prompt" in changes) == ("messages" in changes):
         raise InputError("a line has a prompt or messages", where="line")

@@ -73,7 +73,7 @@ class InputFile:
 
 @dataclass
 class BatchFigures:
-    """What a run has answered.
+    """The figures of a run.
 
     Attributes:
         errors: Lines that have an error instead of an answer, of earlier runs too.

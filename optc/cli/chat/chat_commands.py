@@ -1,4 +1,4 @@
-"""What a user can tell ``optc chat`` itself: lines that begin with a slash."""
+"""The commands of ``optc chat`` itself: lines that begin with a slash."""
 
 from __future__ import annotations
 

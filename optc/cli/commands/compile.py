@@ -122,7 +122,7 @@ def command(as_json: bool, **options: Any) -> None:
 
 
 def _summary(title: str, report: Mapping[str, Any], *, strict: bool) -> Summary:
-    """What the gates said; ``strict`` where one without a verdict forbids the artifact."""
+    """The summary of the gates; ``strict`` if one without a verdict forbids the artifact."""
     gates = report.get("gates", [])
     checks = gate_checks(gates, strict=strict)
     return Summary(title, checks, gate_figures(gates), report.get("warnings", []))

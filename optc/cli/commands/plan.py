@@ -159,7 +159,7 @@ def _nodes(engine: EnginePlan, names: Sequence[str]) -> Table:
 
 
 def _kept(engines: Sequence[EnginePlan]) -> Table:
-    """What engines keep, by the type that ``kv-cache.dtype`` asks for."""
+    """A table of how engines keep keys and values, by the type that ``kv-cache.dtype`` asks for."""
     names: dict[tuple[str, str, str], list[str]] = {}
     for engine in engines:
         kinds: dict[str, list[str]] = {"native": [], "unsupported": []}

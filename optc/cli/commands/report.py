@@ -98,7 +98,7 @@ def _measured(
     engine: str | None,
     warnings: list[str],
 ) -> tuple[Measured | None, str]:
-    """What was measured of the engine, or why nothing was."""
+    """The measurements of the engine, or the reason why there are none."""
     if bench is not None:
         return _from_file(bench), ""
     if no_measure:

@@ -29,7 +29,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 @dataclass(frozen=True, kw_only=True)
 class PromptOptions:
-    """What a user wants to be continued.
+    """The prompts that a user wants to be continued.
 
     Attributes:
         prompts: Texts; ``-`` is what stdin holds.

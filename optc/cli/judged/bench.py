@@ -1,4 +1,4 @@
-"""How ``optc bench`` is judged: conditions, a baseline, and the summary of both."""
+"""The judging of ``optc bench``: conditions, a baseline, and the summary of both."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def judging_options(command: F) -> F:
 
 @dataclass(frozen=True)
 class BenchJudge:
-    """What the options ask for.
+    """The conditions, baseline and summary files of the options.
 
     Attributes:
         conditions: Of ``--require``.

@@ -35,7 +35,7 @@ def require_option(command: F) -> F:
 
 @dataclass(frozen=True)
 class SummaryFiles:
-    """Where a command writes its summary; None is nowhere."""
+    """The files that a command writes its summary to; None is no file."""
 
     markdown: Path | None
     junit: Path | None

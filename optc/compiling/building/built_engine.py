@@ -120,7 +120,7 @@ def weight_readers(requests: Sequence[EngineTarget], owner: EngineTarget) -> tup
 
 
 def weight_copies(requests: Sequence[EngineTarget]) -> int:
-    """How many of the engines will have weights of their own."""
+    """The number of engines that will have weights of their own."""
     owners: list[EngineTarget] = []
     for request in requests:
         if not any(_can_read(request, owner) for owner in owners):

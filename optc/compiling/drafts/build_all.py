@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Drafting:
-    """What drafts are built with and beside.
+    """The inputs of building drafts, and the engines beside them.
 
     Attributes:
         options: Of the compile.

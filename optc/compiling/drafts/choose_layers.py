@@ -1,4 +1,4 @@
-"""How many of a model's first layers draft best for the whole: measured agreement, predicted cost.
+"""The number of first layers that draft best for a whole model: measured agreement, predicted cost.
 
 For some numbers of layers, the float32 model is cut there and asked for its likeliest next token at
 every place of a few windows of text. Where it names the whole model's, a draft would be accepted
@@ -56,7 +56,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """What was measured, and what follows.
+    """The measured candidates, and the choice among them.
 
     Attributes:
         candidates: By number of layers.
@@ -138,7 +138,7 @@ def cost_of(parts: Partition, layers: int) -> float:
 
 
 def verify_costs(parts: Partition) -> list[float]:
-    """What a step costs that verifies 0 to `MOST_DRAFTS` drafts, as a share of one that verifies
+    """The cost of a step that verifies 0 to `MOST_DRAFTS` drafts, as a share of one that verifies
     none: the weights it reads and `ROW_COST` a draft."""
     read = [_read(parts, len(parts.blocks), drafts + 1) for drafts in range(MOST_DRAFTS + 1)]
     return [one / read[0] + drafts * ROW_COST for drafts, one in enumerate(read)]

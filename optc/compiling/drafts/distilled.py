@@ -1,4 +1,4 @@
-"""What pruning leaves of the target learns the target's predictions, before it is rounded: the
+"""Distillation of the target's predictions into what pruning leaves of it, before rounding: the
 ``distill=10m`` of ``--draft self:…``."""
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _recipe_file(recipe: Recipe) -> str:
 
 
 def _options(one: Pass) -> dict[str, Any]:
-    """What a recipe says of a pass: the digest of a text comes with the text."""
+    """The options of a pass for a recipe: the digest of a text comes with the text."""
     return {key: value for key, value in one.stated_options().items() if key != "sha256"}
 
 

@@ -161,7 +161,7 @@ class DraftMaker:
         return predict_gain(agreement, cost, verify_costs(target)), ""
 
     def _greedy_texts(self, target: BuiltEngine) -> GreedyTexts:
-        """What the target says, once for all candidates."""
+        """The target's greedy texts, made once for all candidates."""
         if self._texts is None:
             from optc.compiling.drafts.predicted_gain import GreedyTexts
             from optc.compiling.judging.text_windows import text_windows
@@ -194,7 +194,7 @@ def _misfit(built: BuiltEngine) -> str:
 
 
 def _doubt(made: _Made) -> tuple[str, ...]:
-    """What to say of a draft that was wanted and hardly pays."""
+    """Warnings about a draft that was wanted and hardly pays."""
     if made.prediction is None or made.prediction.pays:
         return ()
     return (f"the draft may not pay: {_best(made)}",)

@@ -1,4 +1,4 @@
-"""What a draft is predicted to gain, from both engines: acceptance measured, costs by bytes read.
+"""The predicted gain of a draft, from both engines: acceptance measured, costs by bytes read.
 
 The target continues prompts greedily, and the draft names the next token at every place of these
 texts. Up to a draft's first wrong token its text is the target's, so that this tells exactly how
@@ -34,7 +34,7 @@ Agreement = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a draft promises for greedy decoding of one sequence.
+    """The predicted gain of a draft in greedy decoding of one sequence.
 
     Attributes:
         acceptance: Share of places where it names the target's next token.
@@ -71,7 +71,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class GreedyTexts:
-    """What an engine says.
+    """The greedy continuations of prompts by an engine.
 
     Attributes:
         ids: [P, S + N] prompts and their greedy continuations.
@@ -182,7 +182,7 @@ def draft_cost(target: BuiltEngine, draft: BuiltEngine, engines: Sequence[BuiltE
 
 
 def verify_costs(target: BuiltEngine) -> list[float]:
-    """What a step of the target costs that verifies 0 to `MOST_DRAFTS` drafts, as a share of one
+    """The cost of a step of the target that verifies 0 to `MOST_DRAFTS` drafts, as a share of one
     that verifies none: the bytes it reads and `ROW_COST` a draft. Of experts it reads those that
     its rows are expected to choose, if each is as likely as any other. A backend that states no
     costs of its kernels is taken to read the same bytes for any number of rows.

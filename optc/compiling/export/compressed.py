@@ -38,7 +38,7 @@ _EXPERT = ".experts."
 
 
 class _Grid(NamedTuple):
-    """What a group of ``config_groups`` says."""
+    """The quantization of a group of ``config_groups``."""
 
     bits: int
     group_size: int

@@ -26,7 +26,7 @@ class Described:
 
     @property
     def bytes(self) -> int:
-        """How many it takes."""
+        """Its size in bytes."""
         return math.prod(self.shape) * SIZES[self.dtype]
 
 

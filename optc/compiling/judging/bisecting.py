@@ -1,4 +1,4 @@
-"""Which pass, node and tensor of a compile its divergence begins in: ``optc compile --bisect``."""
+"""The pass, node and tensor where a compile's divergence begins: ``optc compile --bisect``."""
 
 from __future__ import annotations
 

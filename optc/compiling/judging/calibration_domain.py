@@ -1,4 +1,4 @@
-"""Whether the text that a compile calibrated with is of the model's domain."""
+"""The check that the text that a compile calibrated with is of the model's domain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WINDOWS, _WINDOW_TOKENS = 8, 256
 
 @dataclass(frozen=True)
 class DomainVerdict:
-    """What was found.
+    """The verdict on the calibration text.
 
     Attributes:
         facts: For the report; empty where no text was calibrated with.

@@ -35,7 +35,7 @@ ENDED = "another gate could not hold any more"
 
 @dataclass(frozen=True)
 class GateContext:
-    """What all engines of a compile are judged by.
+    """The inputs that all engines of a compile are judged by.
 
     Attributes:
         reference: The model in dense form.

@@ -35,7 +35,7 @@ _LONG = ("kl_distribution", "worst_contexts", "left_out", "seconds")
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was scored.
+    """The result of an evaluation.
 
     Attributes:
         figures: tokens, perplexity; with a reference also kl_mean, kl_p99, kl_max,

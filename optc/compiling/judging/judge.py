@@ -71,7 +71,7 @@ class GatesFailedError(GateError):
 
 
 def _ways_out(failed: Sequence[GateResult], kept: Path | None, report: dict[str, Any]) -> str:
-    """What the user may do about gates that failed or have no verdict."""
+    """Advice to the user about gates that failed or have no verdict."""
     ways = []
     if any(gate.passed is None for gate in failed):
         ways.append("--allow-unmeasured lets through what cannot be measured here")

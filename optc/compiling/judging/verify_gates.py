@@ -48,7 +48,7 @@ class OpenGatesError(GateError):
 
 @dataclass(frozen=True)
 class VerifiedGates:
-    """What was measured.
+    """The result of verifying gates.
 
     Attributes:
         gates: Of every engine with gates that had no verdict, measured now or not.

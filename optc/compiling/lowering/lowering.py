@@ -55,7 +55,7 @@ class Lowered:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What passes should have found and did not, and what else they warn of."""
+        """The warnings of passes, also about what they should have found and did not."""
         found = []
         for run in self.runs:
             found += [run.warning] if run.warning else []

@@ -1,1 +1,1 @@
-"""What a compile will give and take, before it runs: bytes of the artifact, and time."""
+"""Predictions for a compile before it runs: bytes of the artifact, and time."""

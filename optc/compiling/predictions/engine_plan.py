@@ -1,4 +1,4 @@
-"""What one backend makes of a model for one target, before anything is built."""
+"""The plan of one backend's engine of a model for one target, before anything is built."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeVerdict:
-    """How a backend takes the nodes of one kind.
+    """The support of the nodes of one kind by a backend.
 
     Attributes:
         operator: ``optc::QuantizedMatMul``; standard operators have no prefix.
@@ -45,7 +45,7 @@ class NodeVerdict:
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """What one backend makes of the model for one target.
+    """The plan of one backend's engine of the model for one target.
 
     Attributes:
         name: That its engine would have beside others.
@@ -99,7 +99,7 @@ def engine_plan(
     limits: BuildOptions,
     ceilings: Mapping[str, Ceiling] | None,
 ) -> EnginePlan:
-    """What the backend of ``request`` makes of ``model``, and its bound by ``ceilings``."""
+    """The plan of the engine of ``request`` for ``model``, with its bound by ``ceilings``."""
     backend, target = request.backend, request.target
     nodes = _verdicts(request, model)
     estimate, reason = None, "it cannot take every node"

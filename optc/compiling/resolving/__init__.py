@@ -1,1 +1,1 @@
-"""What was asked for becomes settled: recipe, options, targets, limits; refusals come early."""
+"""The settling of a request: recipe, options, targets, limits; refusals come early."""

@@ -37,7 +37,7 @@ def draft_candidates(
     source: Path,
     engines: Sequence[EngineTarget],
 ) -> tuple[DraftCandidate, ...]:
-    """What can be made of the target, for engines that take it.
+    """The drafts that can be made of the target, for engines that take them.
 
     Args:
         specs: Of which one is wanted.

@@ -26,7 +26,7 @@ T = TypeVar("T", int, float)
 
 @dataclass(frozen=True)
 class DraftSpec:
-    """How the target is made cheaper.
+    """The changes that make a draft of the target.
 
     Attributes:
         bits: Of its weights; None keeps the target's recipe.

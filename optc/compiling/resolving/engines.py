@@ -1,4 +1,4 @@
-"""Which engines a compile was asked for: ``--backend BACKEND[:TARGET]``, repeated."""
+"""The engines that a compile was asked for: ``--backend BACKEND[:TARGET]``, repeated."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def split_targets(text: str) -> list[str]:
 
 
 def engine_name(backend: Backend, target: Target) -> str:
-    """What one of several engines is called: ``tvm-x86-64-v3``, ``tensorrt-sm_89+sm_120``."""
+    """The name of one of several engines: ``tvm-x86-64-v3``, ``tensorrt-sm_89+sm_120``."""
     return f"{backend.name}-{target.arch or target.name}"
 
 

@@ -16,7 +16,7 @@ _OPTION = "dtype"
 
 
 def kv_supports(request: EngineTarget) -> dict[str, Support]:
-    """How an engine keeps keys and values of every type."""
+    """The support of every type of keys and values by an engine, by type."""
     return {dtype: request.steps.kv_pools(dtype, request.target) for dtype in KV_TYPES}
 
 

@@ -94,7 +94,7 @@ def check_passes(dense: ir.Model, passes: Iterable[Pass], limit: int) -> None:
 
 
 def reading_bytes(dense: ir.Model, passes: Iterable[Pass]) -> int:
-    """What passes take at most to read the weights they leave; ``dense`` is in dense form."""
+    """The most bytes a pass takes to read the weights it leaves; ``dense`` is in dense form."""
     return max((one.reading for one in Pipeline(tuple(passes)).costs(dense)), default=0)
 
 

@@ -57,8 +57,8 @@ def tree_bytes(root: int) -> int:
 
 
 def _program(pid: int) -> tuple[str, bytes]:
-    """What a process shares with its parent until it executes a program of its own: where its stack
-    starts, which is random, and its command line."""
+    """A key that a process shares with its parent until it executes a program of its own: the start
+    of its stack, which is random, and its command line."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return fields[_START_OF_STACK], Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,4 +1,4 @@
-"""What a compile was asked for, looked up and checked before any work begins."""
+"""The options of a compile, looked up and checked before any work begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be refused by a model's config.json and a recipe alone, before anything is imported."""
+"""Refusals by a model's config.json and a recipe alone, before anything is imported."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def check_options(recipe: Recipe, engines: Sequence[EngineTarget]) -> None:
 
 
 def _takers(nodes: Sequence[ir.Node]) -> str:
-    """Which backends take all of ``nodes``, on this machine's CPU or the newest GPU."""
+    """A hint: the backends that take all of ``nodes``, on this machine's CPU or the newest GPU."""
     found = [name for name in registry.backend_names() if _takes(name, nodes)]
     return f"backends that can run it: {', '.join(found) or 'none'}"
 

@@ -1,4 +1,4 @@
-"""What a model's tokenizer files rule out, before anything is imported."""
+"""Refusals by a model's tokenizer files, before anything is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bytes of a model's weights are spent on, by dataflow: embedding, projections, head."""
+"""The bytes of a model's weights by their use, told by dataflow: embedding, projections, head."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def tensor_kinds(model: ir.Model) -> list[dict[str, Any]]:
 
 
 def _kinds(model: ir.Model, weighted: Iterable[ir.Node]) -> dict[ir.Node, str]:
-    """What each node with a weight is."""
+    """The kind of each node with a weight."""
     kinds = dict.fromkeys(weighted, _FEED_FORWARD)
     for node in model.graph:
         if "Attention" in node.op_type:

@@ -1,4 +1,4 @@
-"""Where trained weights enter a recipe's pipeline."""
+"""The place of trained weights in a recipe's pipeline."""
 
 from __future__ import annotations
 

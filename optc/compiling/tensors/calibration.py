@@ -1,4 +1,4 @@
-"""Which inputs a model is calibrated by, and which it is judged by."""
+"""The inputs that a model is calibrated by, and those that it is judged by."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Checkpoints:
         self._save(_BEST, tensors, state)
 
     def last(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Where the training was; None at its start.
+        """The last state; None at the start of a training.
 
         Raises:
             InputError: The checkpoint is damaged.

@@ -1,4 +1,4 @@
-"""Where a training runs, and in which precision its products are."""
+"""The device of a training, and the precision of its products."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def choose_precision(asked: str, device: str, work: Callable[[Place], None]) -> 
 
 
 def seconds_of(work: Callable[[], object], device: str) -> float:
-    """What a run takes when nothing else runs: on a CPU, this thread's processor time, which other
-    processes add nothing to; it has a part in all that several threads do."""
+    """The seconds of a run when nothing else runs: on a CPU, this thread's processor time, which
+    other processes add nothing to; it has a part in all that several threads do."""
     clock = time.perf_counter if device == "cuda" else time.thread_time
     started = clock()
     work()

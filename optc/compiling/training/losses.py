@@ -1,5 +1,5 @@
-"""How far the student is from the teacher, in slices of rows: logits of a whole batch are never
-held at once."""
+"""The distance of the student from the teacher, in slices of rows: logits of a whole batch are
+never held at once."""
 
 from __future__ import annotations
 

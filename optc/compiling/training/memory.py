@@ -82,7 +82,7 @@ def check_training(
 
 
 def windows_together(window: int, values: int) -> int:
-    """How many windows of so many tokens run together, with so many values of a token."""
+    """The number of windows that run together, of ``window`` tokens with ``values`` values each."""
     return max(1, ACTIVATION_BYTES // max(1, _FLOAT32 * window * values))
 
 

@@ -1,5 +1,5 @@
-"""What a training leaves: a folder for ``optc compile --trained``, which is a Hugging Face folder
-too where the student has all shapes of its source."""
+"""The result of a training: a folder for ``optc compile --trained``, which is a Hugging Face
+folder too where the student has all shapes of its source."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Grid:
         return x if self.integers is None else x / self.integers
 
     def values(self, codes: Tensor) -> Tensor:
-        """What codes stand for."""
+        """The values that codes stand for."""
         x = codes if self.integers is None else codes * self.integers
         return (x if self.zeros is None else x - self.zeros) * self.scales
 

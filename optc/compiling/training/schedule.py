@@ -9,7 +9,7 @@ WARM_UP = 0.05
 
 
 def rate_share(step: int, steps: int) -> float:
-    """What share of the largest rate holds in ``step``, counted from 0, of ``steps``."""
+    """The share of the largest rate that holds in ``step``, counted from 0, of ``steps``."""
     rising = max(1, round(steps * WARM_UP))
     if step < rising:
         return (step + 1) / rising

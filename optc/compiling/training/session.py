@@ -36,7 +36,7 @@ from optc.system.progress import Progress
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a training did.
+    """The outcome of a training.
 
     Attributes:
         folder: What it wrote.
@@ -105,7 +105,7 @@ class Session:
         )
 
     def checkpoints(self, pipeline: str, more: Mapping[str, Any]) -> Checkpoints:
-        """Where the training keeps them: beside the output."""
+        """The checkpoints of the training, beside the output."""
         texts = [Path(one) for one in self.asked.text]
         judged = self.asked.heldout
         depends = {
@@ -197,7 +197,7 @@ class Session:
         return whole
 
     def figures(self, course: Course) -> dict[str, Any]:
-        """What is reported of a training but `seen`."""
+        """The reported figures of a training, apart from `seen`."""
         return {
             "steps": course.step,
             "tokens": course.step * self.settings.batch * self.settings.window,
@@ -210,11 +210,11 @@ class Session:
         }
 
     def seen(self, seconds: float) -> dict[str, Any]:
-        """What is reported beside that, which another run of the same training has otherwise."""
+        """The reported figures that differ between runs of the same training."""
         return {"seconds": seconds, "peak_anon_bytes": self.memory.peak_bytes}
 
     def warnings(self, course: Course) -> tuple[str, ...]:
-        """What the user should know of the result."""
+        """Warnings about the result, for the user."""
         if course.best_step:
             return ()
         return (

@@ -1,4 +1,4 @@
-"""What a training was asked for, read and checked."""
+"""The options of a training, read and checked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Settings:
         return replace(self, steps=steps, every=_every(steps))
 
     def steps_within(self, of_step: float, of_evaluation: float, spent: float) -> int:
-        """How many steps the minutes have room for, at least one.
+        """The number of steps that the minutes have room for, at least one.
 
         Args:
             of_step: Seconds of a step.

@@ -120,8 +120,8 @@ def rounded_student(
 
 
 def unread_student(dense: ir.Model, pipeline: Pipeline, place: int) -> ir.Model:
-    """What the first passes, so many, leave of a dense form, as far as its graph and the sizes of
-    its weights go; ``dense`` is not changed."""
+    """The model that the first ``place`` passes leave of a dense form, as far as its graph and the
+    sizes of its weights go; ``dense`` is not changed."""
     leading, student = _leading(pipeline), dense.clone()
     rest = replace(pipeline, passes=pipeline.passes[leading:])
     rest.run(student, dry=True, first=max(0, place - leading))
@@ -170,7 +170,7 @@ def _pipeline(folder: Path, asked: TrainingOptions) -> tuple[Pipeline, list[str]
 
 
 def _leading(pipeline: Pipeline) -> int:
-    """How many of the first passes lead to the dense form."""
+    """The number of first passes that lead to the dense form."""
     return pipeline.behind(Phase.CANONICAL)
 
 

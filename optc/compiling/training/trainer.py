@@ -31,7 +31,7 @@ _CLIP = 1.0
 
 @dataclass
 class Course:
-    """Where a training is, and what it found: what a checkpoint states.
+    """The state of a training and its findings, as a checkpoint states them.
 
     Attributes:
         step: Steps done.
@@ -59,7 +59,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained, and from what.
+    """The student to train, and all that it is trained with.
 
     Attributes:
         student: The parameters of its weights are trained.

@@ -1,4 +1,4 @@
-"""How a tensor of the model is computed from what is trained: in full, as LoRA, or rounded."""
+"""Tensors of the model computed from trained parameters: in full, as LoRA, or rounded."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Weight(nn.Module):
         raise NotImplementedError  # pragma: no cover - abstract
 
     def trained(self) -> Iterable[nn.Parameter]:
-        """What is trained at the learning rate."""
+        """The parameters that are trained at the learning rate."""
         return ()
 
     def scales(self) -> Iterable[nn.Parameter]:
-        """What is trained at a multiple of it: logarithms of scales."""
+        """The parameters that are trained at a multiple of it: logarithms of scales."""
         return ()
 
 
@@ -175,7 +175,7 @@ class RoundedWeight(Weight):
 
 
 def pruned_mask(rows: Tensor) -> Tensor | None:
-    """Where a pruned matrix is not zero; None of one that is not pruned."""
+    """The mask of a pruned matrix, True where it is not zero; None of one that is not pruned."""
     kept = rows != 0
     if rows.ndim != 2 or kept.float().mean().item() > 1 - PRUNED_SHARE:
         return None

@@ -1,4 +1,4 @@
-"""Which tokens of a byte-pair encoding must stay so that others do.
+"""The tokens of a byte-pair encoding that must stay so that others do.
 
 Byte-pair encoding (Sennrich et al., 2016, arXiv 1508.07909) starts at symbols and applies, again
 and again, the merge of the lowest rank that a neighbouring pair has. No merge of a word crosses the

@@ -60,7 +60,7 @@ class VocabularyFacts:
 
 @dataclass(frozen=True)
 class TrimmedVocabulary:
-    """What trimming leaves for the stages of a compile.
+    """The result of trimming, for the stages of a compile.
 
     Attributes:
         folder: With ``tokenizer/`` as the artifact has it, and the files of the module's docstring.

@@ -1,1 +1,1 @@
-"""What belongs to a model and lies beside it: heads, layers that draft, trained weights."""
+"""Additions to a model that lie beside it: heads, layers that draft, trained weights."""

@@ -49,7 +49,7 @@ class RoundedTensor:
 
 @dataclass(frozen=True)
 class TrainedFolder:
-    """What a training left.
+    """The result of a training.
 
     Attributes:
         kind: ``distill`` or ``qat``.
@@ -74,7 +74,7 @@ def digest_trained(folder: Path) -> str:
 
 
 def read_trained(folder: Path) -> TrainedFolder:
-    """What is in ``folder``.
+    """Read the result of a training in ``folder``.
 
     Raises:
         InputError: A file is missing or damaged, or does not hold what training.json says.

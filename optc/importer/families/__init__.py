@@ -1,1 +1,1 @@
-"""What was proved about each causal-LM type of transformers, as the survey found it."""
+"""The findings of the survey about each causal-LM type of transformers."""

@@ -20,7 +20,7 @@ ENCODER_HALF: Final = "encoder half"
 
 @dataclass(frozen=True)
 class Family:
-    """What is known of one type.
+    """The findings about one type.
 
     Attributes:
         type: The ``model_type`` of its config.json.
@@ -81,7 +81,7 @@ class Survey:
     families: tuple[Family, ...]
 
     def count(self, stage: str) -> int:
-        """How many types hold a stage."""
+        """The number of types for which a stage holds."""
         return sum(stage in family.stages for family in self.families)
 
 

@@ -107,8 +107,8 @@ def _spelled(architecture: str) -> str:
 
 
 def _experts(kind: Any, metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What transformers' tables do not say of experts: a llama with experts is a mixtral, and
-    experts of qwen3 have a width of their own."""
+    """Entries of the config about experts that transformers' tables lack: a llama with experts is a
+    mixtral, and experts of qwen3 have a width of their own."""
     prefix = metadata.get(ARCHITECTURE)
     count = metadata.get(f"{prefix}.expert_count")
     width = metadata.get(f"{prefix}.expert_feed_forward_length")

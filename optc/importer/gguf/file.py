@@ -1,4 +1,4 @@
-"""Which tensors a GGUF file has, and what its metadata says; nothing of the weights is read."""
+"""The tensors and the metadata of a GGUF file; nothing of the weights is read."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _place(files: list[Path]) -> Path:
 
 
 def _key(files: list[Path]) -> str:
-    """What the folder depends on: which files, as they are now, read by which packages."""
+    """The key of the folder: a digest of the files, as they are now, and of package versions."""
     parts: list[Any] = [_LAYOUT, version("transformers"), version("gguf")]
     for one in files:
         stat = one.stat()

@@ -145,7 +145,7 @@ def load_model(folder: Path, config: Mapping[str, Any]) -> Any:
 
 
 def _texts(folder: Path, model: Any) -> ImportedTensors:
-    tokens = Dim("tokens", 1, _most_tokens(folder, model.config))
+    tokens = Dim("tokens", 1, _most_tokens(folder, model))
     typed = _is_typed(model)
     ids = torch.randint(0, model.config.vocab_size, _EXAMPLE, generator=_seeded())
     mask = torch.ones(_EXAMPLE, dtype=torch.int64)
@@ -186,11 +186,16 @@ def _tokenizer(folder: Path, config: Any, most: int) -> str:
     return reader.to_str()
 
 
-def _most_tokens(folder: Path, config: Any) -> int:
+def _most_tokens(folder: Path, model: torch.nn.Module) -> int:
     """Tokens of a text that the positions, and sentence-transformers' own bound, hold."""
+    config: Any = model.config
     positions = getattr(config, "max_position_embeddings", None) or _MOST_TOKENS
-    if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "mpnet", "camembert"):
-        positions -= 2  # rows before the first position are the padding's
+    tables = [one for one in model.modules() if isinstance(one, torch.nn.Embedding)]
+    for table in tables[1:]:  # behind that of tokens
+        # Positions with a row of padding count from behind it, as RoBERTa's do.
+        if table.num_embeddings == positions and table.padding_idx is not None:
+            positions -= table.padding_idx + 1
+            break
     own = folder / "sentence_bert_config.json"
     stated = read_object(own).get("max_seq_length") if own.is_file() else None
     return min(positions, stated) if isinstance(stated, int) else int(positions)

@@ -1,4 +1,4 @@
-"""What says how a model's images are read: a folder's processor, or a file of the user's."""
+"""The reading of a model's images, as stated by a folder's processor or a file of the user's."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def as_classifier(found: ImportedTensors, images: ImageInput) -> ImportedTensors
 
 
 def read_images(given: str | Path | Mapping[str, Any], interface: TensorsInterface) -> ImageInput:
-    """What a file (JSON or YAML) or its object says; ``labels`` may name a file beside it, with a
-    class on each line.
+    """The images that a file (JSON or YAML) or its object states; ``labels`` may name a file beside
+    it, with a class on each line.
 
     Raises:
         InputError: It cannot be read, or says something else.
@@ -68,7 +68,7 @@ def read_images(given: str | Path | Mapping[str, Any], interface: TensorsInterfa
 
 
 def images_of_folder(folder: Path, config: Mapping[str, Any]) -> tuple[ImageInput | None, str]:
-    """How the processor of a transformers' folder reads images for its classifier.
+    """The images of a classifier, as the processor of its transformers' folder reads them.
 
     Returns:
         None where the model is no classifier, the folder has no processor, or it does what is not

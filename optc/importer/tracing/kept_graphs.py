@@ -53,7 +53,7 @@ class KeptGraph:
         self._path = named if _of_transformers(config) else None
 
     def read(self) -> bytes | None:
-        """What was written, by this process or another; None if nothing was."""
+        """The kept graph, written by this process or another; None if there is none."""
         return None if self._path is None else read_whole(self._path)
 
     def write(self, content: bytes) -> None:

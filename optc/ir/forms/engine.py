@@ -14,7 +14,7 @@ from optc.ir.forms.kv_pools import KVPools
 
 @dataclass(frozen=True)
 class EngineForm(Form):
-    """What a backend's legalization leaves: inputs and operators are the backend's business.
+    """The form of a legalized model: inputs and operators are the backend's business.
 
     Attributes:
         kv: KV groups and layers, with the types that the engine keeps.

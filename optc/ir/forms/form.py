@@ -17,7 +17,7 @@ _KEY = "optc.form"
 
 @dataclass(frozen=True)
 class Form:
-    """What a graph looks like: its inputs and outputs, and what is known of them.
+    """The form of a graph: its inputs and outputs, and what is known of them.
 
     Attributes:
         title: The form's name in messages, with its article.
@@ -41,8 +41,8 @@ class Form:
 
     @classmethod
     def read(cls, model: ir.Model) -> Self:
-        """What ``model`` states of this form. Passes use it while they run: the pipeline has
-        checked the graph before, and checks it again after a pass that gives a form.
+        """The form that ``model`` states, which must be this one. Passes use it while they run: the
+        pipeline has checked the graph before, and checks it again after a pass that gives a form.
 
         Raises:
             InputError: The model is in another form.
@@ -65,7 +65,7 @@ class Form:
         """
 
     def stated(self) -> dict[str, Any]:
-        """What the model shall state of the form beside its name: JSON values."""
+        """The JSON values that the model shall state of the form beside its name."""
         return {}
 
     def attach(self, model: ir.Model) -> None:

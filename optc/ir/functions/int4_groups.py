@@ -1,4 +1,4 @@
-"""What int4 pools represent: 4 bits a value, in groups of 16 with scales and zero points.
+"""The values of int4 pools: 4 bits a value, in groups of 16 with scales and zero points.
 
 A head's values x [D] first become integers i = round(x / S), with S = bfloat16(max|x| / 119), or 1
 where that is 0. A group of 16 then has an integer scale s, 1 to 16, and a zero point z, 0 to 15,

@@ -97,7 +97,7 @@ ALONE: Final = PassContext()
 
 @dataclass(frozen=True)
 class PassCosts:
-    """What a pass is predicted to take of a model in the dense form; 0 is little.
+    """The predicted costs of a pass on a model in the dense form; 0 is little.
 
     Files that are mapped do not count as memory.
 

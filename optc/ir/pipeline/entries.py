@@ -18,7 +18,7 @@ from optc.system.suggest import nearest
 
 
 class Registry(Protocol):
-    """What names are looked up in; the module `optc.ir.pipeline.registry` is one."""
+    """The registry that names are looked up in; the module `optc.ir.pipeline.registry` is one."""
 
     def passes(self) -> dict[str, type[Pass]]:
         """Pass classes by name."""

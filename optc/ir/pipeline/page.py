@@ -38,7 +38,7 @@ class OptionPage:
 
 @dataclass(frozen=True)
 class PassPage:
-    """What users want to know of a pass.
+    """The description of a pass for users.
 
     Attributes:
         name: In recipes.

@@ -138,7 +138,7 @@ class Pipeline:
         return replace(self, passes=tuple(passes))
 
     def context_of(self, index: int) -> PassContext:
-        """What the pass at a place is told of the others."""
+        """The context of the pass at a place: the passes before and behind it."""
         return PassContext(self.passes[:index], self.passes[index + 1 :])
 
     def costs(self, dense: ir.Model) -> list[PassCosts]:

@@ -27,7 +27,7 @@ class Served:
 
 @dataclass
 class Run:
-    """What a workload came to, its warm-up left out.
+    """The measured run of a workload, its warm-up left out.
 
     Attributes:
         requests: Those that were served.

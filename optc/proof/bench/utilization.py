@@ -45,7 +45,7 @@ class DisturbedError(OptcError):
 
 @dataclass(frozen=True)
 class Instruments:
-    """What MBU and MFU are computed from: costs of a step, and the machine's ceilings."""
+    """The inputs of MBU and MFU: costs of a step, and the machine's ceilings."""
 
     costs: StepCosts
     meter: Meter

@@ -51,7 +51,7 @@ def bench_figures(values: Mapping[str, Any]) -> Figures:
 
 
 def read_baseline(path: Path) -> dict[str, Any]:
-    """What ``optc bench --json`` printed into a file.
+    """Read a file that ``optc bench --json`` printed.
 
     Raises:
         InputError: It cannot be read, or holds something else.
@@ -89,7 +89,7 @@ def check_alike(values: Mapping[str, Any], baseline: Mapping[str, Any], where: s
 
 
 def _work(values: Mapping[str, Any]) -> str:
-    """What was measured, in words."""
+    """The measured work, in words."""
     if "workload" in values:
         return f"the workload {values['workload'].get('spec')}"
     results: Sequence[Mapping[str, Any]] = values["results"]

@@ -45,7 +45,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a command judged and measured.
+    """The verdicts and figures of a command.
 
     Attributes:
         title: The command and what it was about.

@@ -17,7 +17,7 @@ Figures = Mapping[str, Mapping[str, float | None]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a condition in one case.
+    """The outcome of a condition in one case.
 
     Attributes:
         condition: As it was written.

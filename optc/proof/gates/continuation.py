@@ -1,4 +1,4 @@
-"""How far an engine's greedy continuation of a text is that of the reference, token for token.
+"""The common length of an engine's and the reference's greedy continuations of a text.
 
 The engine continues prompts greedily; the reference then scores each prompt with the engine's
 continuation at once. Up to the first token that the reference would not have chosen both texts

@@ -1,4 +1,4 @@
-"""What an engine's KV cache keeps over a distance: a text, some other tokens, the same text again.
+"""A test of an engine's KV cache over a distance: a text, some other tokens, the same text again.
 
 A model predicts the second copy better than the first, because it finds it in the cache. Keys and
 values of few bits hurt that more than they hurt fresh text, which a mean divergence hides.
@@ -43,7 +43,7 @@ class CopyProbe:
 
     @property
     def added(self) -> float:
-        """What the engine loses."""
+        """The loss that the engine adds, nats a token."""
         return self.nll_engine - self.nll_reference
 
 

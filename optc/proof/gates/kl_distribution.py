@@ -1,4 +1,4 @@
-"""How the divergence of single tokens is distributed: counts in bins of equal ratio, quantiles."""
+"""The distribution of the divergence of single tokens: counts in bins of equal ratio, quantiles."""
 
 from __future__ import annotations
 

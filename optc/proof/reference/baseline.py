@@ -118,7 +118,7 @@ class Baseline:
 
 
 def _keep_last_row(graph: ir.Graph, head: ir.Node) -> None:
-    """Where the graph holds the copy of the head, give it only the last row [B, 1, D]."""
+    """Give the copy of the head only the last row [B, 1, D], if the graph holds it."""
     weight = head.inputs[1]
     name = weight.name if weight is not None else ""
     for node in graph:

@@ -170,7 +170,7 @@ class BlockwiseReference:
 
     @property
     def tile_count(self) -> int:
-        """How many tiles the head has."""
+        """The number of tiles of the head."""
         return self._head.tile_count
 
     def tiles(self) -> Iterator[HeadTile]:

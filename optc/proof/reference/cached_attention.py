@@ -23,7 +23,7 @@ MASKED = -3.0e38
 
 @dataclass(frozen=True)
 class Cache:
-    """Where the cache of one attention is fed and returned.
+    """The inputs and outputs for the cache of one attention.
 
     Attributes:
         past: Names of past key and value inputs, each [1, Hkv, P, Dk or Dv].
@@ -145,7 +145,7 @@ def _cache(node: ir.Node, index: int) -> Cache:
 
 
 def _by_head(node: ir.Node, name: str) -> tuple[float, ...]:
-    """What an operand [H] holds; empty if it is left out."""
+    """The numbers of an operand [H]; empty if it is left out."""
     value = operand(node, name)
     if value is None:
         return ()

@@ -97,7 +97,7 @@ class CalibrationStore:
         return other
 
     def statistics(self) -> Iterator[Statistic]:
-        """What is kept, by weight and name."""
+        """The kept statistics, by weight and name."""
         return (self._known[key] for key in sorted(self._known))
 
     def groups(self, but: Collection[Statistic] = ()) -> Iterator[StatisticGroup]:

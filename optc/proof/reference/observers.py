@@ -21,7 +21,7 @@ from optc.proof.reference.submodel import Array
 
 @dataclass(frozen=True)
 class BlockValues:
-    """What an observer is shown of one chunk of windows in one block.
+    """The values of one chunk of windows in one block, as an observer is shown them.
 
     Attributes:
         block: The block.
@@ -73,5 +73,5 @@ def linears_of(block: Block) -> list[Linear]:
 
 
 def all_watched(observers: Iterable[BlockObserver], block: Block) -> list[ir.Value]:
-    """What the observers together want to see of ``block``, each value once."""
+    """The values of ``block`` that any of the observers watches, each once."""
     return list(dict.fromkeys(value for one in observers for value in one.watched(block)))

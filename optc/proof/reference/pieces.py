@@ -24,7 +24,7 @@ def evaluate_shared(
 
 
 def block_inputs(block: Block, parts: Partition) -> list[ir.Value]:
-    """What a block is given: its source, and those of the shared values that it reads."""
+    """The inputs of a block: its source, and those of the shared values that it reads."""
     read = {id(v) for node in block.nodes for v in node.inputs if v is not None}
     return [block.source, *(v for v in parts.shared if id(v) in read)]
 

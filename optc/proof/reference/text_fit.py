@@ -1,4 +1,4 @@
-"""How well a model predicts a text, for its words' frequencies: whether it is of its domain.
+"""The fit of a model to a text, for its words' frequencies: a sign that it is of its domain.
 
 The loss alone says little: code is easier than prose. A text's entropy is that of its tokens drawn
 by their frequencies, and what a model explains is the share of it that the loss is less. A model

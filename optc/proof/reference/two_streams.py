@@ -51,7 +51,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a block's values [W, ...] before one of its stages runs.
+    """The known values [W, ...] of a block before one of its stages runs.
 
     Attributes:
         changed: With the weights replaced, as far as the run has come.
@@ -90,10 +90,10 @@ class Replacer(Protocol):
 
 
 class Checkpoints(Protocol):
-    """Where a run that is stopped goes on."""
+    """The store from which a stopped run goes on."""
 
     def load(self) -> tuple[int, Pair] | None:
-        """How many blocks were done and the result of the last, float32; None to begin anew."""
+        """The number of blocks done and the result of the last, float32; None to begin anew."""
         ...
 
     def save(self, done: int, stream: Pair) -> None:
@@ -204,7 +204,7 @@ class _Streams:
     def _changed(
         self, block: Block, run: StageRun, seen: Seen, replacer: Replacer
     ) -> Mapping[ir.Value, Array]:
-        """What a stage gives with its weights replaced."""
+        """The results of a stage with its weights replaced."""
         weights = replacer.weights(run.stage, seen) if run.stage.linears else {}
         if not weights and all(seen.changed[v] is seen.original.get(v) for v in run.stage.reads):
             return {value: seen.original[value] for value in run.stage.gives}

@@ -1,4 +1,4 @@
-"""What a machine can do at best: the denominators of MBU and MFU."""
+"""The highest rates of a machine: the denominators of MBU and MFU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step must do: bytes from memory and operations, as functions of its work.
+"""The costs of a step: bytes from memory and operations, as functions of its work.
 
 A backend states the costs of its kernels when it builds; `StepCosts` evaluates them. Counted are
 the bytes that cannot be in a cache, weights and KV, and the arithmetic of matmuls and attention.
@@ -121,7 +121,7 @@ def step_work(
 
 
 def _all_of(kind: str) -> int:
-    """How often a step may read bytes of this kind that are weights."""
+    """The most times that a step can read bytes of this kind that are weights."""
     return 1 if kind == "1" else int(kind.partition("of")[2] or 0)
 
 

@@ -1,4 +1,4 @@
-"""What an engine will hold and what its steps will cost, before anything is built."""
+"""Estimates of an engine's size and of the costs of its steps, before anything is built."""
 
 from __future__ import annotations
 

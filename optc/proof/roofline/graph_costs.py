@@ -1,5 +1,4 @@
-"""What a step must read and compute (`optc.proof.roofline.costs`), from the graph that an engine
-runs.
+"""The costs of a step (`optc.proof.roofline.costs`), from the graph that an engine runs.
 
 For engines over slots, whose graph is what legalization leaves: matmuls with constant weights, also
 by experts, lookups in constant tables, and attention. Other operators cost nothing here.

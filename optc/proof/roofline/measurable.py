@@ -1,4 +1,4 @@
-"""What a backend offers so that its engines can be measured; `optc bench` asks for it."""
+"""The interface of a backend whose engines can be measured; `optc bench` asks for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Where the time of a step goes.
+    """The times of a step and its kernels.
 
     Attributes:
         step_s: The whole call of the engine, in the fastest round.

@@ -22,7 +22,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """What is known of a target.
+    """The facts about a target.
 
     Attributes:
         runs_on: Processors that have what it needs.
@@ -67,8 +67,8 @@ _FACTS = {
 
 
 def facts_of(target: Target) -> TargetFacts:
-    """What is known of a target; of ``native`` what is known of the best other target whose
-    features it has."""
+    """The facts about a target; of ``native`` those about the best other target whose features it
+    has."""
     if target.name != "native":
         return _FACTS[target.name]
     mine = set(target.features)

@@ -108,7 +108,7 @@ def _speculator(
 
 
 def _row_costs(times: StepTimes) -> RowCosts:
-    """What a server would have measured at its first load."""
+    """The costs of rows that a server would have measured at its first load."""
     rows = (1, 2, 4, 8, 16, 32, 64, 128)
     seconds = [times.engine_s([Rows(count, 64 + count)], count) for count in rows]
     return RowCosts(rows, tuple(accumulate((max(s, 1e-9) for s in seconds), max)))

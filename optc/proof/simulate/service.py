@@ -47,7 +47,7 @@ class ServedStep(NamedTuple):
 
 @dataclass
 class Service:
-    """What was seen of an engine in service.
+    """Measured times of an engine in service.
 
     Attributes:
         steps: In order.

@@ -1,4 +1,4 @@
-"""How long a step takes: a model of a few measured curves, for an artifact on a machine.
+"""The time of a step: a model of a few measured curves, for an artifact on a machine.
 
     engine  = body(T) + extra(R) + chunk(n) * pairs of each sequence with n > 1 new rows
               + token(B) * tokens of all sequences with one new row
@@ -59,7 +59,7 @@ class Curve:
 
 
 class Spread(NamedTuple):
-    """How steps differ from what is expected of them: other programs hold up some, and by much.
+    """The spread of steps' times around the expected: other programs hold up some, and by much.
 
     Attributes:
         longest_s: Expected seconds up to which it holds.

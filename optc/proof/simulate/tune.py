@@ -116,7 +116,7 @@ class Tuner:
         return best
 
     def _changes(self, spec: StepInterface) -> list[list[dict[str, Any]]]:
-        """What each setting may be, the gentlest change first."""
+        """The possible values of each setting, the gentlest change first."""
         rows = [n for n in (1024, 512, 256, 128, 64, 32) if n <= spec.max_rows]
         most = min(spec.max_sequences, spec.max_logit_rows)
         chunks = [None, *(n for n in rows if n < spec.max_rows), 16]

@@ -73,7 +73,7 @@ class AnswerCache:
         return True
 
     def _key(self, submission: Submission) -> bytes | None:
-        """What an answer follows from; None where it would be another one each time."""
+        """A digest of what an answer follows from; None where it would be another one each time."""
         request = submission.request
         params = request.params
         repeats = params.greedy or params.beam_width is not None or params.seed is not None

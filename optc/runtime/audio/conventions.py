@@ -1,4 +1,4 @@
-"""What a model of speech expects around its tokens: a prompt, what it may not say, time."""
+"""The conventions of a model of speech: its prompt, tokens that it may not say, times."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Small = Annotated[int, Meta(ge=1, le=1 << 20)]
 
 
 class LogMel(Struct, frozen=True, forbid_unknown_fields=True):
-    """How features are computed.
+    """The parameters of log-mel features.
 
     Attributes:
         rate: Samples a second of the sound.

@@ -14,7 +14,7 @@ from optc.runtime.step.logit_rows import LogitRows
 
 
 class Searched(NamedTuple):
-    """What a step did to beams: ``copies`` to be made, and requests that ``ended``."""
+    """The result of a step for beams: ``copies`` to be made, and requests that ``ended``."""
 
     copies: list[BlockCopy]
     ended: list[Request]

@@ -1,4 +1,4 @@
-"""What room an engine has for adapters; written in the manifest."""
+"""The room for adapters in an engine; written in the manifest."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AdapterPart:
 
     @property
     def source_rows(self) -> int:
-        """How many rows the source weight has."""
+        """The number of rows of the source weight."""
         return self.of or self.stop - self.start
 
     def taken(self, up: Float32) -> Float32:

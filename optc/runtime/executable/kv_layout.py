@@ -1,4 +1,4 @@
-"""How engines lay keys and values out: in pages, or one slot for each sequence."""
+"""The layouts of keys and values in engines: in pages, or one slot for each sequence."""
 
 from __future__ import annotations
 

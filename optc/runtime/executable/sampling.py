@@ -1,4 +1,4 @@
-"""What an engine can do that samples: the batch that it gets, and what it gives."""
+"""The interface of an engine that samples: the batch that it gets, and its result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SampleBatch:
 
 
 class SampleResult(NamedTuple):
-    """What was drawn; arrays are only valid until the next call.
+    """The drawn tokens and their log-probabilities; arrays are only valid until the next call.
 
     Attributes:
         tokens: [N] tokens; negative where none could be drawn.

@@ -1,4 +1,4 @@
-"""Whether an engine that drafts can use its target's KV pools, and which of them."""
+"""The KV pools of a target that an engine that drafts can use."""
 
 from __future__ import annotations
 

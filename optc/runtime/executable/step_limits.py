@@ -1,4 +1,4 @@
-"""Whether a step is within an engine's limits; every engine checks it the same way."""
+"""The check of a step against an engine's limits, the same for every engine."""
 
 from __future__ import annotations
 

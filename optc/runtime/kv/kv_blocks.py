@@ -60,14 +60,13 @@ class BlockCopy(NamedTuple):
 
 
 class HasTables(Protocol):
-    """Who holds blocks."""
+    """A holder of blocks."""
 
     tables: BlockTables
 
 
 class HasPrefix(HasTables, Protocol):
-    """What the prefix cache needs to know of a request; those of different ``salt`` share no
-    blocks."""
+    """A request as the prefix cache sees it; those of different ``salt`` share no blocks."""
 
     salt: str
     num_computed: int

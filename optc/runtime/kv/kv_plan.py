@@ -1,4 +1,4 @@
-"""How many KV blocks each group gets from a memory budget, and the longest request they hold."""
+"""The KV blocks of each group within a memory budget, and the longest request that they hold."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def plan_kv(
 
 @dataclass(frozen=True)
 class _Shares:
-    """How many blocks of each group requests hold.
+    """The numbers of blocks of each group that requests hold.
 
     Attributes:
         spec: The engine.
@@ -103,13 +103,13 @@ class _Shares:
         return sum(count * one for count, one in zip(blocks, self.block_bytes(), strict=True))
 
     def of_one(self, context: int) -> tuple[int, ...]:
-        """What one request of ``context`` tokens holds that has all rows of a step."""
+        """The blocks of one request of ``context`` tokens that has all rows of a step."""
         groups = self.spec.groups
         return tuple(blocks_needed(context, self.rows, g.window, self.size) for g in groups)
 
     def room(self, count: int, context: int) -> tuple[int, ...]:
-        """What so many requests of ``context`` tokens hold: in a windowed group each its window,
-        and a block that the prefix cache keeps, and all together the rows of a step."""
+        """The blocks of so many requests of ``context`` tokens: in a windowed group each has its
+        window, and a block that the prefix cache keeps, and all together the rows of a step."""
         step = -(-self.rows // self.size)
         found = []
         for group in self.spec.groups:
@@ -128,17 +128,17 @@ class _Shares:
         return min(self.spec.max_context, _USUAL_TOKENS)
 
     def with_one(self, context: int, room: tuple[int, ...]) -> tuple[int, ...]:
-        """What one request of ``context`` tokens holds, in windowed groups at least ``room``."""
+        """The blocks of one request of ``context`` tokens, in windowed groups at least ``room``."""
         groups = zip(self.spec.groups, self.of_one(context), room, strict=True)
         return tuple(max(one, some) if group.window else one for group, one, some in groups)
 
     def most(self) -> tuple[int, ...]:
-        """What all sequences hold at full length, each with all rows of a step: more than can be of
-        use in a windowed group but to the prefix cache."""
+        """The blocks of all sequences at full length, each with all rows of a step: more than can
+        be of use in a windowed group but to the prefix cache."""
         return tuple(self.spec.max_sequences * n for n in self.of_one(self.spec.max_context))
 
     def of(self, count: int, context: int) -> tuple[int, ...]:
-        """What so many requests of ``context`` tokens hold, and one of the longest in any case."""
+        """The blocks of so many requests of ``context`` tokens, at least of one of the longest."""
         bounds = zip(
             self.room(count, context),
             self.of_one(self.spec.max_context),
@@ -148,10 +148,10 @@ class _Shares:
         return tuple(min(max(some, one), most) for some, one, most in bounds)
 
     def within(self, budget: int) -> tuple[int, ...]:
-        """What ``budget`` bytes hold, which hold one of the longest requests: as many requests of
-        usual length as are served at once, or as long ones as possible. Groups without a window
-        get what is left: they hold requests of any length; once they have all that they can use,
-        the others do."""
+        """The blocks for ``budget`` bytes, in which one of the longest requests fits: those of as
+        many requests of usual length as are served at once, or as long ones as possible. Groups
+        without a window get what is left: they hold requests of any length; once they have all
+        that they can use, the others do."""
         served, limit, usual = self.spec.max_sequences, self.spec.max_context, self.usual()
         if self.bytes(self.of(served, usual)) <= budget:
             lengths = range(usual, limit + 1, self.size)

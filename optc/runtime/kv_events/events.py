@@ -53,7 +53,7 @@ Event = BlockStored | BlockRemoved | AllBlocksCleared
 
 
 class EventBatch(msgspec.Struct, array_like=True, frozen=True):
-    """What one step changed.
+    """The changes of one step.
 
     Attributes:
         ts: Seconds since 1970.

@@ -26,7 +26,7 @@ _END = (-1).to_bytes(8, "big", signed=True)
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where events go.
+    """The addresses and the topic of events.
 
     Attributes:
         publish: Address of ZeroMQ that the publishing socket binds, such as ``tcp://*:5557``.

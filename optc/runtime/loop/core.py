@@ -44,7 +44,7 @@ from optc.runtime.step.scored_rows import score, scores_of
 
 
 class Update(NamedTuple):
-    """What happened to one request in a step."""
+    """The change of one request in a step."""
 
     request: Request
     delta: Delta

@@ -158,8 +158,7 @@ class EngineMetrics:
         )
 
     def since(self, before: EngineMetrics) -> EngineMetrics:
-        """What was counted after ``before``; queues, blocks, the peak and the latencies are those
-        of now."""
+        """Counts after ``before``; queues, blocks, the peak and the latencies are those of now."""
         added = {name: getattr(self, name) - getattr(before, name) for name in _ADDED_UP}
         ended = {r: n - before.finished.get(r, 0) for r, n in self.finished.items()}
         finished = {reason: count for reason, count in ended.items() if count}

@@ -1,4 +1,4 @@
-"""What steps computed, in the units in which backends state the costs of their kernels."""
+"""The work of steps, in the units in which backends state the costs of their kernels."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class StepWorkload:
         )
 
     def since(self, before: StepWorkload) -> StepWorkload:
-        """What was added after ``before``."""
+        """The work added after ``before``."""
         return StepWorkload(
             self.windows,
             self.steps - before.steps,
@@ -111,8 +111,8 @@ class _Amounts(dict[str, float]):
 
 
 def expected_experts(rows: int, chosen: int, experts: int) -> float:
-    """How many different experts so many rows choose, each ``chosen`` different ones, where all
-    are equally likely."""
+    """The expected number of different experts that so many rows choose, each ``chosen`` different
+    ones, where all are equally likely."""
     return experts * (1 - (1 - chosen / experts) ** rows)
 
 

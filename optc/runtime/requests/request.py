@@ -114,7 +114,7 @@ class Request:
 
     @property
     def room(self) -> int:
-        """How many drafts there may be, so that one token more still fits; none for beams."""
+        """The most drafts that leave room for one token more; 0 for beams."""
         return 0 if self.is_beam else max(0, self.max_length - self.num_tokens - 1)
 
     @property
@@ -152,7 +152,7 @@ class Request:
         self._tokens[self.num_prompt : self.num_tokens] = tokens
 
     def completion(self) -> Completion:
-        """What the caller gets, once ``finish_reason`` is set.
+        """The result for the caller, once ``finish_reason`` is set.
 
         Raises:
             RuntimeError: The request has not finished.

@@ -137,7 +137,7 @@ class _Packer:
 
 
 def unpack(result: SampleResult, rows: Sequence[Row]) -> list[Drawn]:
-    """What was drawn from each row."""
+    """The result drawn from each row."""
     tokens = result.tokens.tolist()
     drawn: list[Drawn] = []
     for index, (row, token) in enumerate(zip(rows, tokens, strict=True)):

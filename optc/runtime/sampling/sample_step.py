@@ -12,7 +12,7 @@ from optc.runtime.sampling.sampler import Drawn, Row, best_tokens, sample_row
 
 
 class Samples(NamedTuple):
-    """What the rows gave.
+    """The tokens of the sampled rows.
 
     Attributes:
         drawn: [N] what was drawn from each.

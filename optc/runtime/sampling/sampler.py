@@ -32,7 +32,7 @@ _REACH = 6.0
 
 
 class Row(NamedTuple):
-    """What the sampler needs to know of one row of logits.
+    """The sampler's inputs for one row of logits.
 
     Attributes:
         params: The request's parameters.

@@ -1,4 +1,4 @@
-"""What the scheduler sees of a request, and the rows that it gives out."""
+"""The scheduler's view of a request, and the rows that it gives out."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Counted(Protocol):
 
 
 class Schedulable(Counted, Protocol):
-    """What the scheduler reads and writes of a request; tokens and salt only pass through to the
-    prefix cache.
+    """The fields of a request that the scheduler reads and writes; tokens and salt only pass
+    through to the prefix cache.
 
     ``leader_id`` is the id of the request whose prompt it shares, or its own. ``rank`` is set when
     it is queued. ``idle`` requests get no rows. ``num_drafted`` tokens after the known ones may be

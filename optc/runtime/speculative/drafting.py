@@ -134,7 +134,7 @@ class Drafting:
     def speculator(
         self, target: Executable, model: ChainDrafter | None, costs: tuple[Costs, ...]
     ) -> Speculator | None:
-        """What drafts in all the ways; None for none.
+        """The speculator that drafts in all the ways; None for none.
 
         Args:
             target: The engine that verifies.

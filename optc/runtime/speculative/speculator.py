@@ -16,7 +16,7 @@ from optc.runtime.step.tree import deepest_path
 
 @dataclass
 class DraftSource:
-    """Where drafts come from, and who decides how many.
+    """A source of drafts, and the controller that decides how many.
 
     Attributes:
         proposer: Makes them.

@@ -1,4 +1,4 @@
-"""What a transcript may say next (Radford et al., 2022, arXiv:2212.04356, section 2.3 and 4.5)."""
+"""Rules of a transcript's tokens (Radford et al., 2022, arXiv:2212.04356, section 2.3 and 4.5)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class DecoderBatch:
 
     @property
     def requests(self) -> int:
-        """How many requests there are."""
+        """The number of requests."""
         return len(next(iter(self._cross.values())))
 
     def step(self, tokens: Int64) -> Float32:

@@ -32,7 +32,7 @@ Speech = str | Path | Sound | Float32
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """How speech is written down.
+    """Settings for writing down speech.
 
     Attributes:
         language: Its code, such as ``en``; None finds it out where the model knows several.

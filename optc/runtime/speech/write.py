@@ -18,7 +18,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Writing:
-    """How transcripts are written.
+    """Settings for writing transcripts.
 
     Attributes:
         timestamps: With times.

@@ -21,7 +21,7 @@ _PROBE = 64
 
 
 class BlockIO(Protocol):
-    """What is needed of an `optc.runtime.executable.executable.Executable`."""
+    """The methods that are needed of an `optc.runtime.executable.executable.Executable`."""
 
     def read_blocks(self, group: int, blocks: Int32) -> Bytes:
         """[n, bytes] contents of blocks."""

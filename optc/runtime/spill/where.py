@@ -1,4 +1,4 @@
-"""Where a user wants blocks to be spilled to."""
+"""The store that a user wants blocks to be spilled to."""
 
 from __future__ import annotations
 

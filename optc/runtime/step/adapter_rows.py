@@ -1,4 +1,4 @@
-"""Which adapter each row of a step has."""
+"""The adapter of each row of a step."""
 
 from __future__ import annotations
 

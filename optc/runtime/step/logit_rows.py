@@ -48,7 +48,7 @@ class LogitRows(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What a request drew.
+    """The result of a request's draws.
 
     Attributes:
         verdict: What it accepts.
@@ -93,7 +93,7 @@ def constrained(draws: Sequence[LogitRows]) -> list[Constrained]:
 
 
 def logit_rows_of(chunks: Sequence[Chunk[Request]]) -> list[LogitRows]:
-    """Where the logits of the requests that a step completes are."""
+    """The rows of logits of the requests that a step completes."""
     draws: list[LogitRows] = []
     first = 0
     for chunk in chunks:

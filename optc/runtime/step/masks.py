@@ -1,4 +1,4 @@
-"""What the constraints of a step's requests allow: masks of all rows in one array, and drafts."""
+"""The effect of constraints on a step's requests: masks of all rows in one array, and drafts."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from optc.runtime.sampling.sampler import Drawn, Mask, NoToken, Row
 
 
 class Verdict(NamedTuple):
-    """What a step gives a request.
+    """The outcome of a step for a request.
 
     Attributes:
         drawn: The accepted tokens, then one that the model drew itself: the recovered token where
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 
     @property
     def accepted(self) -> int:
-        """How many drafts were accepted."""
+        """The number of accepted drafts."""
         return len(self.path)
 
 

@@ -39,7 +39,7 @@ class Submission:
 
     @property
     def completions(self) -> int:
-        """How many completions of the prompt are computed."""
+        """The number of completions of the prompt that are computed."""
         return self.request.params.completions
 
     def scored(self, vocab_size: int) -> ScoredPrompt | None:

@@ -123,7 +123,7 @@ def _alike(rows: Sequence[Float32]) -> list[list[Float32]]:
 
 
 def read_images(path: Path) -> ImageInput:
-    """What an artifact says of images.
+    """The image input that an artifact's file describes.
 
     Raises:
         ArtifactError: The file is missing or damaged.

@@ -35,7 +35,7 @@ _MOST_PIXELS = 1 << 28
 
 
 class ImageInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How an image becomes a model's input, and what its classes are called.
+    """The steps from an image to a model's input, and the names of its classes.
 
     Attributes:
         input: Name of the model's input.
@@ -112,9 +112,9 @@ class ImageInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_images(values: Mapping[str, Any], name: str, where: str) -> ImageInput:
-    """What keys of a Hugging Face ``preprocessor_config.json`` say, and of our own: ``channels``
-    (``rgb``, ``bgr``, ``gray``), ``layout`` (``NCHW``, ``NHWC``), ``labels`` (a list) and
-    ``scores`` (``logits``, ``probabilities``).
+    """The image input by keys of a Hugging Face ``preprocessor_config.json``, and of our own:
+    ``channels`` (``rgb``, ``bgr``, ``gray``), ``layout`` (``NCHW``, ``NHWC``), ``labels`` (a list)
+    and ``scores`` (``logits``, ``probabilities``).
 
     Args:
         values: The file's object.

@@ -1,5 +1,4 @@
-"""What a chat template gets: plain copies of a caller's values, marked where they hold control
-texts.
+"""The values for a chat template: plain copies of a caller's, marked where they hold control texts.
 
 A conversation's contents must not begin or end a turn. So before a template sees them, the first
 character of each control text in them is replaced with a character that nobody uses; lengths and

@@ -122,7 +122,7 @@ def _parted(data: bytes, length: str) -> tuple[bytes, memoryview]:
 
 
 def _work(body: dict[str, Any], model: ServedTensors, raw: memoryview) -> Callable[[], Response]:
-    """What computes the answer.
+    """The function that computes the answer.
 
     Raises:
         APIError: The body is wrong.
@@ -168,7 +168,7 @@ def _inputs(given: list[dict[str, Any]], raw: memoryview) -> dict[str, Array]:
 
 
 def _wanted(body: Mapping[str, Any], model: ServedTensors) -> dict[str, bool]:
-    """Which outputs are wanted, and whether as bytes."""
+    """Names of the wanted outputs, each with True if it is wanted as bytes."""
     every = bool((body.get("parameters") or {}).get("binary_data_output"))
     names = [one.name for one in tensors_of(model).outputs]
     asked = body.get("outputs")

@@ -45,7 +45,7 @@ class ServedTensors:
 
     @property
     def routes(self) -> str:
-        """Where it can be asked, for messages."""
+        """The routes of its requests, for messages."""
         if isinstance(self.engine, Transcriber):
             return "/v1/audio/transcriptions"
         infer = f"/v2/models/{self.name}/infer"

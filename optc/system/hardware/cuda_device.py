@@ -33,7 +33,7 @@ class Graph(Protocol):
 
 
 class Device(Protocol):
-    """What running an engine needs of a GPU. All work is ordered on one stream."""
+    """The operations of a GPU that running an engine needs. All work is ordered on one stream."""
 
     stream: int
 

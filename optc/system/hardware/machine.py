@@ -1,4 +1,4 @@
-"""What this machine can run: the CPU features and CUDA devices that engines are chosen by."""
+"""The abilities of this machine: the CPU features and CUDA devices that engines are chosen by."""
 
 from __future__ import annotations
 

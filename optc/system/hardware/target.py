@@ -1,4 +1,4 @@
-"""What an engine is compiled for: a CPU's instruction set, or CUDA architectures."""
+"""The target of an engine: a CPU's instruction set, or CUDA architectures."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How results, plans, artifacts and reports look in a notebook."""
+"""The look of results, plans, artifacts and reports in a notebook."""

@@ -35,7 +35,7 @@ _KEY = "option"
 
 @dataclass(frozen=True)
 class Option:
-    """What the command line knows of a field.
+    """A field as an option of the command line.
 
     Attributes:
         help: One sentence, for ``--help``.
@@ -71,7 +71,7 @@ def options_of(kind: type[Any]) -> dict[str, Option]:
 
 
 def flag_name(field_name: str) -> str:
-    """How the command line spells a field: ``--max-ram``."""
+    """The name of a field on the command line: ``--max-ram``."""
     return "--" + field_name.replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""What a user asks of ``optc distill`` and ``optc qat``: the lists of their options."""
+"""The lists of the options of ``optc distill`` and ``optc qat``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this process has taken of memory, and giving back what it has freed.
+"""The memory that this process has taken, and giving back what it has freed.
 
 Only glibc is told to give freed memory back; other C libraries are left alone.
 """

@@ -1,1 +1,1 @@
-"""What quantization needs to know of experts."""
+"""The facts of experts that quantization needs."""

@@ -1,4 +1,4 @@
-"""How many tokens of a text each expert gets, while the reference runs over it."""
+"""The tokens of a text that each expert gets, counted while the reference runs over it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def expert_facts(counts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
 
 
 def expert_warnings(counts: Mapping[str, Sequence[int]]) -> list[str]:
-    """Which experts are hardly seen, in one sentence; none if all are."""
+    """A warning of experts that are hardly seen, in one sentence; empty if there are none."""
     found = hardly_seen(counts)
     if not found:
         return []

@@ -51,12 +51,12 @@ def measuring(model: ir.Model, text: TextShape, variants: int) -> int:
 
 
 def left_hessians(model: ir.Model) -> int:
-    """What the store keeps in memory of the Hessians of all inputs."""
+    """Bytes that the store keeps in memory of the Hessians of all inputs."""
     return min(MEMORY_BYTES, _FLOAT64 * sum(k * k for k in _widths(model)))
 
 
 def left_rows(model: ir.Model, kept_bytes: int) -> int:
-    """What the store keeps in memory of the body's weights, with so many bytes a weight."""
+    """Bytes that the store keeps in memory of the body's weights, at ``kept_bytes`` a weight."""
     linears = (one for block in partition(model).blocks for one in linears_of(block))
     weights = sum(one.weight.rows_shape[0] * one.weight.rows_shape[1] for one in linears)
     return min(MEMORY_BYTES, kept_bytes * weights)
@@ -79,7 +79,7 @@ def turning(model: ir.Model) -> int:
 
 
 def turned(model: ir.Model) -> int:
-    """What it takes to read a tile of the widest weight that is mixed, on two threads."""
+    """Bytes to read a tile of the widest weight that is mixed, on two threads."""
     return 2 * _TILE_COPIES * _FLOAT32 * _TILE * max(_widths(model), default=0)
 
 

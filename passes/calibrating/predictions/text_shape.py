@@ -1,4 +1,4 @@
-"""How much text passes run through the model."""
+"""The amount of text that passes run through the model."""
 
 from __future__ import annotations
 

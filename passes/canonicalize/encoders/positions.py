@@ -89,8 +89,8 @@ def _emit(
 
 
 def _counts(source: Source, value: ir.Value) -> tuple[bool, int] | None:
-    """Whether ``value`` is places of tokens or one integer, and the offset or the integer; None if
-    it is neither."""
+    """(True, offset) if ``value`` is places of tokens, (False, integer) if it is one integer; None
+    if it is neither."""
     kinds = set()
     for tokens, seed in ((_SHORT, 0), (_LONG, 1)):
         try:
@@ -123,7 +123,7 @@ def _look_up_once(graph: ir.Graph, value: ir.Value, index: int, report: PassRepo
 
 
 def _restate(graph: ir.Graph, source: Source) -> None:
-    """What was computed once for all sequences has a row for each, as the new input has."""
+    """Give values computed once for all sequences a row for each, as the new input has."""
     for node in graph:
         for value in node.outputs:
             shape = dims(value)

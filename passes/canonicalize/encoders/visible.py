@@ -1,4 +1,4 @@
-"""What rows of an encoder's attention see: all tokens of their sequence, or those nearby.
+"""The tokens that rows of an encoder's attention see: all of their sequence, or those nearby.
 
 Masks are run with padding behind one of two sequences, so that it does not matter how a graph makes
 them. What was found is cut away: attention is left without a mask, and causal, as later steps know
@@ -112,7 +112,7 @@ def _spelled(source: Source, softmax: ir.Node, found: Spelled) -> tuple[str, int
 
 
 class _Products:
-    """What a region of scores starts from: products of queries and keys."""
+    """The inputs of a region of scores: products of queries and keys."""
 
     def __init__(self, value: ir.Value, heads: int) -> None:
         self._value, self._heads = value, heads
@@ -142,7 +142,7 @@ def _window(source: Source, region: Region, heads: int, products: _Products | No
 
 
 def _level(result: Array, heads: int, tokens: int) -> Array:
-    """What is added to scores [2, H, S, S]."""
+    """The values that are added to scores [2, H, S, S]."""
     wide = np.where(result, 0.0, -np.inf) if result.dtype == np.bool_ else np.asarray(result, float)
     try:
         return np.broadcast_to(wide, (2, heads, tokens, tokens))
@@ -176,7 +176,7 @@ def _window_of(level: Array, length: int) -> int:
 
 
 def _sizes(region: Region) -> Iterator[int]:
-    """How many tokens show the windows that constants of a region may stand for."""
+    """Numbers of tokens that show the windows that constants of a region may stand for."""
     for value in region.constants:
         tensor = value.const_value
         if tensor is not None and tensor.size == 1:
@@ -186,7 +186,7 @@ def _sizes(region: Region) -> Iterator[int]:
 
 
 def _scale(source: Source, region: Region, heads: int, products: _Products) -> float:
-    """What products are multiplied by where they are seen."""
+    """The factor of products where they are seen."""
     rng = np.random.default_rng(1)
     values = rng.uniform(0.5, 2, (2, heads, _LEAST, _LEAST)).astype(np.float32)
     plain, turned = (

@@ -145,7 +145,7 @@ def _strided_halves(value: ir.Value) -> list[ir.Value]:
 
 
 def _every_second(node: ir.Node) -> int | None:
-    """Where a Slice of every second element of the last axis starts; None for other nodes."""
+    """The start of a Slice of every second element of the last axis; None for other nodes."""
     if not is_op(node, "Slice") or len(node.inputs) != 5:
         return None
     shape = dims(operand(node, 0))

@@ -100,7 +100,7 @@ class Probes:
             self.frequencies = self._read_frequencies(part(before, inputs, angles))
 
     def _read_frequencies(self, angles: Part) -> list[Float32]:
-        """What each angle grows by from one position to the next."""
+        """The growth of each angle from one position to the next."""
 
         def at(position: int) -> list[Array]:
             feeds = self._sizes(1, 1) | {self._positions: np.full((1, 1), position, np.int64)}

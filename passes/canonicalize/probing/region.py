@@ -39,7 +39,7 @@ TRIG = ("Cos", "Sin")
 
 @dataclass(frozen=True)
 class Dependence:
-    """Which values follow from positions alone, and which from tokens.
+    """The values that follow from positions alone, and those that follow from tokens.
 
     Attributes:
         positions: The graph's input.
@@ -69,7 +69,7 @@ def dependence(graph: ir.Graph) -> Dependence:
 
 @dataclass
 class Region:
-    """What lies between an operand and ``result``.
+    """The part of a graph between an operand and ``result``.
 
     Attributes:
         result: The value that is read.

@@ -1,4 +1,4 @@
-"""What GPTQ needs of a Hessian: an order of the columns, and how errors are handed on."""
+"""The parts of a Hessian that GPTQ needs: an order of the columns, and shares of their errors."""
 
 from __future__ import annotations
 

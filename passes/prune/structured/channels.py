@@ -99,7 +99,7 @@ class _RefusedError(Exception):
 
 @dataclass
 class _Found:
-    """What a walk has met so far."""
+    """The parts of a graph that a walk has met so far."""
 
     values: dict[ir.Value, int] = field(default_factory=dict)
     nodes: set[ir.Node] = field(default_factory=set)

@@ -20,7 +20,7 @@ Indices = npt.NDArray[np.intp]
 
 
 def slices_of(size: int, units: int, kept: Indices) -> Indices:
-    """Which of the ``size`` elements of an axis the units ``kept`` [n], of ``units``, are."""
+    """Indices of the elements of units ``kept`` [n], of ``units``, on an axis of ``size``."""
     each = size // units
     found: Indices = (kept[:, None] * each + np.arange(each)).ravel()
     return found

@@ -1,4 +1,4 @@
-"""What a pass has decided to take out, kept in the calibration store beside the weights it fitted.
+"""A pass's decision on cuts, kept in the calibration store beside the weights it fitted.
 
 There it is found for a model of some layers of the one that it was decided for (``--self-draft``),
 and by a compile that measures the same again. Of many weights, the store keeps most in a file.
@@ -53,7 +53,7 @@ class Ledger:
         self.store.put([self.owner], _DONE, np.array(1))
 
     def find(self, names: Iterable[str]) -> Decisions | None:
-        """What was decided about weights ``names``; None if the pass has decided nothing."""
+        """The decisions about weights ``names``; None if the pass has decided nothing."""
         if self.store.find(self.owner, _DONE) is None:
             return None
         kept, weights = dict[str, Indices](), dict[str, Array]()

@@ -1,4 +1,4 @@
-"""How much sub-layers turn the residual stream: block influence."""
+"""The block influence of sub-layers: how much they turn the residual stream."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Influence(Watcher):
 
 
 def _other(one: SubLayer) -> ir.Value:
-    """What the sub-layer's result is added to."""
+    """The value that the sub-layer's result is added to."""
     other = one.add.inputs[1 - list(one.add.inputs).index(one.term)]
     if other is None:
         raise ValueError(f"{one.add.name}: a sum of one operand")

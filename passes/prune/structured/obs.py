@@ -1,4 +1,4 @@
-"""Which columns of a weight can go, and what becomes of the others, by least squares.
+"""The columns of a weight that can go, and the fit of the others, by least squares.
 
 With H = E[x xᵀ] + d I, taking columns R out of W [N, K] costs at least tr(W_R (G_RR)⁻¹ W_Rᵀ), with
 G = H⁻¹, where the other columns S are fitted anew: W_S + W_R H_RS (H_SS)⁻¹. The optimal brain

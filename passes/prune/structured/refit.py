@@ -45,7 +45,7 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Cut:
-    """What becomes of the inputs of one linear layer.
+    """The cut of the inputs of one linear layer.
 
     Attributes:
         units: Slices of equal width that its inputs are made of.
@@ -60,7 +60,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class _Left:
-    """What stays of what layers read: its units, their columns [n], and H + d I [K, K] of all."""
+    """The part of an input that stays: its units, their columns [n], and H + d I [K, K] of all."""
 
     units: Indices
     columns: Indices
@@ -154,7 +154,7 @@ class RefitStages:
     def _left(
         self, x: ir.Value, targets: Mapping[ir.Value, Float32], hessian: Float64
     ) -> _Left | None:
-        """What stays of x, for all layers that read it; None if none of them is cut.
+        """The part of x that stays, for all layers that read it; None if none of them is cut.
 
         Layers that read one x lose the same units of it. These are chosen by the sum of what the
         layers lose: as if one layer had the rows of all.
@@ -174,7 +174,7 @@ class RefitStages:
         return _Left(kept, slices_of(len(whole), cut.units, kept), whole)
 
     def _target(self, linear: Linear, stage: Stage, seen: Seen, hessian: Float64) -> Float32:
-        """What the weight [N, K] should be if all columns stayed."""
+        """The ideal weight [N, K] if all columns stayed."""
         weight = rows_of(linear)
         if not self.refit or not is_off(linear, stage, seen):
             return weight

@@ -1,4 +1,4 @@
-"""What a model has, and would have without some of its weights."""
+"""The sizes of a model, as it is and without some of its weights."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Sizes:
         self._others = [v for v in _once(model, self._head) if v not in self._linears]
 
     def of(self, shapes: Shapes, kv_removed: Mapping[ir.Node, int] | None = None) -> Amounts:
-        """What the model has with weights of other shapes.
+        """The amounts of the model with weights of other shapes.
 
         Args:
             shapes: Those that differ; a weight [N, 0] or [0, K] is gone.

@@ -155,7 +155,7 @@ class PruneOnText(ReadsText):
     def _choose(
         self, model: ir.Model, tokens: Int32 | None, later: Sequence[Pass], report: PassReport
     ) -> dict[ir.Value, Cut]:
-        """What is cut, by the initializers of the layers that lose columns.
+        """The cuts, by the initializers of the layers that lose columns.
 
         Args:
             model: It is not changed.
@@ -254,7 +254,7 @@ def sizes_facts(
     shapes: Mapping[ir.Value, tuple[int, int]],
     removed: Mapping[ir.Node, int],
 ) -> dict[str, Any]:
-    """What the model had and has, for the report."""
+    """The amounts of the model before and after, for the report."""
     before, after = sizes.of({}), sizes.of(shapes, removed)
     return {
         "parameters": [before.parameters, after.parameters],

@@ -48,7 +48,7 @@ class SubLayer:
 
     @property
     def weights(self) -> int:
-        """How many weights it has."""
+        """The number of its weights."""
         shapes = (one.weight.rows_shape for one in self.linears)
         return sum(rows * columns for rows, columns in shapes)
 

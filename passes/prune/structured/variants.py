@@ -1,4 +1,4 @@
-"""What a model loses without some units of channels: KL, of many choices at once."""
+"""The loss of a model without some units of channels: KL, of many choices at once."""
 
 from __future__ import annotations
 

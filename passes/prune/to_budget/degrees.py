@@ -1,4 +1,4 @@
-"""What the layers that read channels may be left with, and what their results then lose."""
+"""The units that channels may keep, and the loss of the results of the layers that read them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def counts_of(channels: Channels, shares: Sequence[float], multiple: int) -> lis
 
 
 def degrees_of(channels: Channels, counts: Sequence[int], hessian: Float64) -> list[Degree]:
-    """What stays of ``channels`` for each count: units go by what the readers' results then lose.
+    """The units of ``channels`` that stay for each count, chosen by the loss of readers' results.
 
     Args:
         channels: Each unit is one column of the readers.

@@ -37,7 +37,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class Joint:
-    """What was chosen.
+    """The chosen units and formats.
 
     Attributes:
         left: Units of each structure that stay.
@@ -63,7 +63,7 @@ class _Option:
 
 @dataclass(frozen=True)
 class Items:
-    """What may be chosen.
+    """The units and formats to choose from.
 
     Attributes:
         groups: All groups of weights.

@@ -1,4 +1,4 @@
-"""What models lose with fewer neurons, with formats, and with both: KL, measured."""
+"""The losses of models with fewer neurons, with formats, and with both: KL, measured."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Losses:
     groups: Sequence[Group]
 
     def structures(self, places: Places) -> tuple[list[Structure], list[list[Degree]], set[int]]:
-        """What each number of units loses, which units stay, and whose loss was measured.
+        """The loss of each number of units, the units that stay, and the indices of those measured.
 
         Of large models some are measured; the others' losses follow from the errors of their
         results, by the ratio that was measured nearby.
@@ -76,7 +76,7 @@ class Losses:
         structures: Sequence[Structure],
         degrees: Sequence[Sequence[Degree]],
     ) -> list[float]:
-        """What the model loses with each choice of units and formats as a whole."""
+        """The loss of the model with each choice of units and formats as a whole."""
         variants = []
         for one in choices:
             kept = {

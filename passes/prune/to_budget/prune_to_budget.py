@@ -212,7 +212,7 @@ def _texts(places: Places, counts: Sequence[int]) -> tuple[str, ...]:
 
 
 def _facts(structure: Structure, left: int, measured: bool) -> dict[str, object]:
-    """What a structure could lose, and did."""
+    """The choices for a structure, and the one that was made."""
     tried = zip(structure.left, structure.losses, strict=True)
     return {
         "weight": structure.channels.name,

@@ -50,7 +50,7 @@ class Room:
         return self.most - lost if self.budget.kind == "bits" else self.most
 
     def reached(self, bits: int) -> str:
-        """What weights of so many bits reach, in the budget's unit, as text."""
+        """The amount that weights of so many bits reach, in the budget's unit, as text."""
         return self.budget.reached(bits, self.present)
 
     def left(self, places: Places, counts: Sequence[int]) -> str | None:

@@ -94,7 +94,7 @@ class PruneWeights(ReadsText):
 
     @cached_property
     def amounts(self) -> LayerAmounts:
-        """How much of each weight is pruned."""
+        """The amount of pruning of each weight."""
         where = f"pass {self.name}"
         default = amount_of(self.sparsity, self.pattern, where)
         return LayerAmounts.read(default, self.layer_sparsity, where)

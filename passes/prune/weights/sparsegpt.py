@@ -48,7 +48,7 @@ def by_sparsegpt(rows: Float32, hessian: Float64, amount: Amount, name: str = "w
 
 
 def _mask(columns: Float32, factor: Factor, some: slice, amount: Amount) -> Mask:
-    """Which weights of ``some`` columns of [K, n] stay, [B, n]."""
+    """The mask [B, n] of the weights of ``some`` columns of [K, n] that stay."""
     scores = np.square(columns[some] / factor.pivots[some, None])
     return mask_of(scores.T, amount).T
 

@@ -195,7 +195,7 @@ def _cost(group: Group) -> int:
 
 
 def _row(group: Group, bits: int, kl: float, *, measured: bool) -> dict[str, Any]:
-    """What is reported of a group; ``kl`` is what 8 bits lose, or would."""
+    """The report's row for a group; ``kl`` is what 8 bits lose, or would."""
     return {
         "tensors": group.name,
         "bits": bits,
@@ -215,7 +215,7 @@ class _Rater:
     parts: KeptParts
 
     def rate(self, groups: Sequence[Group]) -> tuple[list[float], set[int]]:
-        """What each group's input loses by 8 bits, and which were measured."""
+        """The loss of each group by an input of 8 bits, and the indices of those measured."""
         roles, costs = [group.role for group in groups], costs_of(groups, self.tokens.size)
         chosen, _ = runs_within(roles, costs, 1, MOST_MACS)
         found = dict(zip(chosen, self.measure([[i] for i in chosen]), strict=True))

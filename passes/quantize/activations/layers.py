@@ -1,4 +1,4 @@
-"""Which layers read activations of more bits: named by patterns of their tensors."""
+"""The layers that read activations of more bits: named by patterns of their tensors."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class AllocateBits(ReadsText):
         return self.text_costs(working, left_hessians(model))
 
     def _variants(self, model: ir.Model) -> int:
-        """How many are measured at most."""
+        """The greatest number of variants that are measured."""
         return MEASURED_FORMATS * len(groups_of(model, head=True))
 
     def on_text(self, model: ir.Model, context: PassContext) -> PassReport:
@@ -179,7 +179,7 @@ class AllocateBits(ReadsText):
         self._report(report, groups, chosen, whole, present)
 
     def schemes(self, group: Group, quantize: QuantizeWeights) -> list[Scheme]:
-        """What a group may be stored in: the format that ``quantize`` names for it, or all."""
+        """The schemes for a group: the format that ``quantize`` names for it, or all."""
         given = quantize.layer_schemes.of(group.linears[0])
         if given is not None:
             return group.fitting([given])

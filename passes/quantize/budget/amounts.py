@@ -1,4 +1,4 @@
-"""What a budget is: bits a weight, a size of all weights, or a speed that bytes read allow."""
+"""The budget: bits a weight, a size of all weights, or a speed that bytes read allow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HINT = "write 3.5bpw, a size such as 6.5MB, or 40tok/s@50GB/s"
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a model has beside the weights that are chosen for.
+    """The size of a model beside the weights that are chosen for.
 
     Attributes:
         weights: How many quantized weights there are, those that are not chosen for included.
@@ -97,7 +97,7 @@ class Budget:
         return int(read - model.fixed_bits * model.fixed_read)
 
     def reached(self, bits: int, model: Footprint) -> str:
-        """What weights of so many bits reach, in the budget's unit, as text."""
+        """The amount that weights of so many bits reach, in the budget's unit, as text."""
         if self.kind == "bits":
             return f"{(bits + model.fixed_bits) / model.weights:.3f}bpw"
         if self.kind == "bytes":

@@ -1,4 +1,4 @@
-"""What of a model's size a choice of formats does not change."""
+"""The part of a model's size that a choice of formats does not change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from optc.runtime.executable.executable import LayerKV
 def footprint(
     model: ir.Model, groups: Sequence[Group], quantize: QuantizeWeights, later: Sequence[Pass]
 ) -> Footprint:
-    """What a dense form has beside the weights of ``groups``.
+    """The size of a dense form beside the weights of ``groups``.
 
     Args:
         model: Dense form.

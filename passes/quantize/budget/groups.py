@@ -44,12 +44,12 @@ class Group:
 
     @property
     def role(self) -> str:
-        """What groups of the same place in other layers share: the name without numbers."""
+        """The name without numbers, which groups of the same place in other layers share."""
         return re.sub(r"\d+", "#", self.name)
 
     @property
     def weights(self) -> int:
-        """How many there are."""
+        """The number of weights."""
         return sum(rows * columns for rows, columns in self.shapes())
 
     def bits(self, scheme: Scheme) -> int:
@@ -80,7 +80,7 @@ def groups_of(model: ir.Model, *, head: bool) -> list[Group]:
 
 
 def rounded(weight: LazyWeight, scheme: Scheme, rounder: RoundRows | None) -> LazyWeight:
-    """What a weight's quantized rows stand for, computed as they are read."""
+    """The values of a weight's quantized rows, computed as they are read."""
     name = weight.name or "weight"
 
     def read(start: int, stop: int) -> Float32:

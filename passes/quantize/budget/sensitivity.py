@@ -1,4 +1,4 @@
-"""What each group of weights loses in each format: KL measured, or taken from its error."""
+"""The loss of each group of weights in each format: KL measured, or taken from its error."""
 
 from __future__ import annotations
 

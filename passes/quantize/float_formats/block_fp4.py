@@ -50,7 +50,7 @@ def rewrite_block_fp4(
 
 
 def tensor_scale(magnitude: float) -> Array:
-    """What makes the scale of the block with the largest value the largest E4M3 number."""
+    """The scale of a tensor that makes its largest block scale the largest E4M3 number."""
     return storable(np.float32(magnitude / (FP4_MAX * FP8_MAX)))
 
 

@@ -1,4 +1,4 @@
-"""Where a scale for each channel can be folded, found by dataflow.
+"""The places where a scale for each channel can be folded, found by dataflow.
 
 If every reader of x is a linear layer, and what gives x can be divided by a scale s for each
 channel, then x/s and diag(s) W give the same results as x and W. Three things can:

@@ -1,4 +1,4 @@
-"""How a weight that is quantized already meets the grid that a recipe asks for."""
+"""The choice to keep the grid of a weight that is quantized already, or to round it again."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class PropagateErrors(ReadsText):
             raise InputError(f"strength={self.strength} is not 0 to 1", where=f"pass {self.name}")
 
     def _products(self, bits: int) -> tuple[str, str]:
-        """How linear layers are multiplied here, as they are and with ``bits`` bits."""
+        """The types of the products of linear layers, as they are and with ``bits`` bits."""
         from optc.proof.reference.streams.choice import has_int8, products_for
 
         if self.products == "int8" and not has_int8():

@@ -79,7 +79,7 @@ class QuantizeLayers:
 
 
 class _Rounders:
-    """How the weights of layers that read one input are rounded; a factor for each group size."""
+    """The rounding of the weights of layers that read one input; a factor for each group size."""
 
     def __init__(self, quantize: QuantizeWeights, hessian: Float64, sizes: Set[int]) -> None:
         self._gptq, self._hessian = quantize.method == "gptq", hessian
@@ -123,7 +123,7 @@ def _rounded(
 
 
 def _kept_weight(store: CalibrationStore, linear: Linear, scheme: Scheme) -> Float32:
-    """What the kept rows of a weight stand for."""
+    """The values of the kept rows of a weight."""
     kept = find_rows(store, linear, scheme, linear.name)
     if kept is None:
         raise KeyError(linear.name)

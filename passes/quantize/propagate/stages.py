@@ -166,7 +166,7 @@ def by_input(linears: Iterable[Linear]) -> dict[ir.Value, list[Linear]]:
 
 @dataclass(frozen=True)
 class Residual:
-    """What a layer's result is added to, and the sum."""
+    """The value that a layer's result is added to, and the sum."""
 
     value: ir.Value
     total: ir.Value

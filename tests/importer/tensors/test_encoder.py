@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from transformers import BertModel, ViTModel
 
 from optc.artifact.tasks.embedding import EMBEDDING
 from optc.artifact.tasks.tensors import TENSORS
 from optc.errors import UnsupportedError
-from optc.importer.tensors.encoder import import_encoder, is_encoder
+from optc.importer.tensors.encoder import _most_tokens, import_encoder, is_encoder
 from optc.importer.tensors.pooling import Pooled
 from optc.system.sources.encoder_folder import may_be_encoder
 from tests.importer.tensors.encoders import POSITIONS, bert, sentence_transformer, vit
@@ -118,3 +119,38 @@ def test_what_sentence_transformers_may_have_and_optc_has_not(tmp_path: Path) ->
     (folder / "modules.json").write_text(json.dumps([{"type": "a.Dense", "path": "2_Dense"}]))
     with pytest.raises(UnsupportedError, match="module Dense is not known"):
         Pooled.of(folder, torch.nn.Identity())
+
+
+@pytest.mark.parametrize(
+    ("kind", "behind_padding"),
+    [
+        ("Roberta", True),
+        ("XLMRoberta", True),
+        ("Camembert", True),
+        ("MPNet", True),
+        ("Data2VecText", True),
+        ("RobertaPreLayerNorm", True),
+        ("Bert", False),
+        ("Electra", False),
+        ("DistilBert", False),
+    ],
+)
+def test_positions_that_count_from_behind_padding(
+    tmp_path: Path, kind: str, behind_padding: bool
+) -> None:
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=90,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=40,
+        pad_token_id=1,
+    )
+    model = getattr(transformers, f"{kind}Model")(config).eval()
+    most = _most_tokens(tmp_path, model)
+    assert most == (38 if behind_padding else 40)
+    ids = torch.full((1, most), 5)
+    model(ids)
+    with pytest.raises((IndexError, RuntimeError)):
+        model(torch.full((1, most + 1), 5))

@@ -18,6 +18,7 @@ from optc.runtime.kv.kv_blocks import KVBlocks
 from optc.runtime.kv.prefix_node import ABSENT, descendants
 from optc.runtime.kv_events.events import EventBatch, EventLog, number_of
 from optc.runtime.kv_events.publisher import Endpoints, Publisher, parse_endpoints
+from optc.runtime.loop.core_factory import CoreFactory
 from optc.runtime.params import SamplingParams
 from optc.runtime.settings import ServeSettings
 from optc.runtime.spill.spill import chain, root_digest
@@ -113,6 +114,39 @@ def _usable(blocks: KVBlocks) -> set[int]:
     if whole is not None:
         assert all(node.blocks[whole] != ABSENT for node in nodes)
     return {number_of(node.digest) for node in nodes}
+
+
+def test_blocks_that_come_back_from_the_spill_are_told_of() -> None:
+    kept = Kept()
+    log = EventLog(kept)
+    chosen = ServeSettings(
+        kv_memory="1MiB", block_size=BLOCK, prefix_spill="64MiB", kv_events="inproc://x"
+    )
+    factory = CoreFactory(lambda: ToyExecutable(SPEC), chosen)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("optc.runtime.loop.core_factory._event_log", lambda _: log)
+        patch.setattr("optc.runtime.spill.spill.Spill.pays", lambda *_: True)
+        core = factory()
+    blocks = core._blocks
+    one = Holder(blocks, "\0", [5] * 9)
+    assert blocks.grow(one.tables, 9)
+    one.num_computed = 9
+    blocks.store(one, 0)
+    blocks.free(one.tables)
+    log.flush()
+    before = kept.blocks()
+    assert len(before) == 2
+    assert blocks.prefixes is not None
+    for group in range(len(blocks.windows)):
+        blocks.prefixes.evict(group, blocks.pools[group].num_cached)
+    log.flush()
+    assert kept.blocks() == {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("optc.runtime.spill.spill.Spill.pays", lambda *_: True)
+        blocks.prefixes.restore("\0", np.array([5] * 9, np.int32))
+    log.flush()
+    assert kept.blocks() == before
+    core.close()
 
 
 def test_hashes_chain_tokens_and_runs_are_one_event() -> None:

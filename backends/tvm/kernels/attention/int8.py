@@ -82,7 +82,7 @@ class Int8:
         return _new(vectors, self.weight_planes, tokens)
 
     def put(self, weights: Operands, weight: Expr, m: Expr, token: Expr) -> Expr:
-        """What is stored is known when all are (`settle`)."""
+        """The weight as it is; `settle` stores all of them at once."""
         return weight
 
     def settle(

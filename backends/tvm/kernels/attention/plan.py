@@ -1,4 +1,4 @@
-"""How one step's attention is cut into work items; computed by the kernel itself.
+"""The cut of one step's attention into work items; computed by the kernel itself.
 
 A tile is a run of rows of one sequence. Normally one item takes a tile through all partitions of
 its sequence. If there are too few tiles to keep the threads busy, each partition of a tile is an
@@ -43,7 +43,7 @@ class Ragged:
 
     @property
     def spared(self) -> int:
-        """How many of a row's latest tokens are read from other pools."""
+        """Number of a row's latest tokens that are read from other pools."""
         return 0 if self.recent is None else self.recent.window
 
     def first_end(self, sequence: Expr, row: Expr) -> Expr:

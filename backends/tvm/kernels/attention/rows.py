@@ -111,8 +111,8 @@ class PagedAttention:
 
 @dataclass(frozen=True)
 class Operands:
-    """What all work of one call shares: q [T,H*Dk], the pools, those of the latest tokens or none,
-    the ragged step, sinks and slopes [H] or none, out [T,H*Dv]."""
+    """The operands of all work of one call: q [T,H*Dk], the pools, those of the latest tokens or
+    none, the ragged step, sinks and slopes [H] or none, out [T,H*Dv]."""
 
     config: PagedAttention
     isa: Isa
@@ -127,7 +127,7 @@ class Operands:
 
 @dataclass(frozen=True)
 class Start:
-    """Where some work begins: its sequence, KV head, first partition, and the range of tokens that
+    """The start of some work: its sequence, KV head, first partition, and the range of tokens that
     its rows see."""
 
     sequence: Expr
@@ -209,8 +209,8 @@ def _find_following(
     now: tuple[Expr, Expr],
     ahead: Expr,
 ) -> Place:
-    """What this thread takes after the partition ``now``, which another index ends: the rows' next
-    one, or that of the next work."""
+    """Find the place after the partition ``now``, which another index ends: the rows' next one, or
+    that of the next work."""
     ragged, then, partition = operands.ragged, work.then, now[0]
     last = bind(partition + 1 >= now[1])
     sequence = bind(tir.Select(last, then.sequence, work.sequence))
@@ -287,8 +287,8 @@ def write_rows(operands: Operands, work: RowWork, running: Running) -> None:
 
 
 def _with_sink(running: Running, m: Expr, sink: Expr) -> Expr:
-    """What the total of vector m is multiplied by, once its head's sink is in the softmax: merged
-    last of all, as a partition without values would be, it is the same however a step is cut."""
+    """The factor of the total of vector m, once its head's sink is in the softmax: merged last
+    of all, as a partition without values would be, it is the same however a step is cut."""
     power = bind(sink * tir.float32(math.LOG2_E))
     largest = bind(tir.max(math.ceil(power), tir.float32(LEAST)))
     old, _ = merge_factors(running, m, largest, math.exp2(bind(power - largest)))

@@ -1,4 +1,4 @@
-"""Where the tiles of integer matmuls read their activations: as they are, or interleaved."""
+"""Activations as the tiles of integer matmuls read them: as they are, or interleaved."""
 
 from __future__ import annotations
 

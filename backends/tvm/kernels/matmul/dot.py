@@ -16,7 +16,7 @@ from optc.backends.tvm.isa import Isa
 
 
 class DotOps(Protocol):
-    """How to multiply unsigned stored weights by signed activations."""
+    """Products of unsigned stored weights and signed activations."""
 
     @property
     def offset(self) -> int:
@@ -24,7 +24,7 @@ class DotOps(Protocol):
         ...
 
     def prepare(self, weights: Any) -> tuple[Any, ...]:
-        """What can be computed once from a vector of u8 weights and used for many rows."""
+        """Compute once, from a vector of u8 weights, what is used for many rows."""
         ...
 
     def dot(self, total: Any, weights: tuple[Any, ...], activations: Any) -> Any:
@@ -88,7 +88,7 @@ class NeonDot:
 
     @property
     def offset(self) -> int:
-        """What makes weights signed."""
+        """The offset that makes weights signed."""
         return 0 if self.small else 128
 
     def prepare(self, weights: Any) -> tuple[Any, ...]:

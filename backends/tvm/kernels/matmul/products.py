@@ -16,7 +16,7 @@ from optc.backends.tvm.kernels.matmul.weights import Weights
 
 
 class Products(Protocol):
-    """How a tile multiplies."""
+    """The products of a tile."""
 
     @property
     def offset(self) -> int:

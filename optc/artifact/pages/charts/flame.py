@@ -1,4 +1,4 @@
-"""Where the time of a step goes: bars below bars, each as wide as its time, as in a flame graph."""
+"""A flame graph of the time of a step: bars below bars, each as wide as its time."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from optc.artifact.pages.markup import Element
 
 @dataclass(frozen=True)
 class Work:
-    """What a step or a kernel did.
+    """The work of a step or a kernel.
 
     Attributes:
         label: What it is.

@@ -11,7 +11,7 @@ from optc.artifact.report_data import ContextData, ContextsOf, TokenData
 
 
 def contexts(subject: Subject) -> Section | None:
-    """Where each engine is farthest from the float32 model; None where nothing was measured."""
+    """Places where each engine is farthest from the float32 model; None if none was measured."""
     entries = [(name, f) for name, f in subject.evaluations(ContextsOf) if f.worst_contexts]
     if not entries:
         return None

@@ -76,7 +76,7 @@ def _row(gate: Mapping[str, Any], measure: Measure | None) -> list[Node | None]:
 def used_share(
     value: float | None, bound: float | None, passed: bool | None, ideal: int | None
 ) -> float | None:
-    """How much of what a bound allows was used: 1 at the bound, 0 where nothing was lost.
+    """The used share of what a bound allows: 1 at the bound, 0 where nothing was lost.
 
     Of gates whose ``ideal`` value is one it is the distance from one over the bound's; of other
     upper bounds the value over the bound, of lower ones the other way round. Which a bound is

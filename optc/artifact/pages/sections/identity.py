@@ -38,7 +38,7 @@ def _limits(step: StepInterface | None) -> tuple[str, str, str, str]:
 
 
 def warnings(subject: Subject) -> Section | None:
-    """What the compile warned of; None where it did not."""
+    """The warnings of the compile; None if it had none."""
     found = subject.part("warnings", tuple[str, ...], ())
     if not found:
         return None

@@ -108,7 +108,7 @@ def _formats(subject: Subject) -> list[Node]:
 
 
 def _activations(subject: Subject) -> list[Node]:
-    """What each layer loses by activations of 8 bits, where a pass chose which read 16."""
+    """The loss of each layer by activations of 8 bits, where a pass chose which read 16."""
     facts = _chosen(subject, "activations")
     if facts is None:
         return []

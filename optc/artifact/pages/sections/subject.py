@@ -1,4 +1,4 @@
-"""What a page is about: an artifact's manifest and report, and what was measured of it."""
+"""The subject of a page: an artifact's manifest and report, and what was measured of it."""
 
 from __future__ import annotations
 

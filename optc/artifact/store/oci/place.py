@@ -1,4 +1,4 @@
-"""What layouts and registries have in common for a transfer."""
+"""The common interface of layouts and registries for a transfer."""
 
 from __future__ import annotations
 

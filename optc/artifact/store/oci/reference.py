@@ -1,4 +1,4 @@
-"""Where an artifact is pushed to and pulled from."""
+"""The place that an artifact is pushed to or pulled from."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """What an artifact from here is called unless it is told otherwise."""
+        """The default name of an artifact from here."""
         last = self.folder.name if self.folder is not None else self.repository.rsplit("/", 1)[-1]
         plain = self.version in ("latest",) or self.version.startswith("sha256:")
         return last if plain else f"{last}-{self.version}"

@@ -24,7 +24,7 @@ from optc.system.progress import Progress, no_progress
 
 @dataclass(frozen=True)
 class Transfer:
-    """What went over.
+    """The result of a push or a pull.
 
     Attributes:
         artifact: At its place on this machine.

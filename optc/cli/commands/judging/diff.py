@@ -33,7 +33,7 @@ _OPTIONS = "--fail-on or --require"
 
 @dataclass(frozen=True)
 class _Speed:
-    """How speed is measured; see `optc.proof.bench.interleaved.compare_speed`."""
+    """The options of ``--speed``; see `optc.proof.bench.interleaved.compare_speed`."""
 
     prompt_tokens: int
     output_tokens: int

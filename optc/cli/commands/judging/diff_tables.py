@@ -31,7 +31,7 @@ def diff_figures(values: Mapping[str, Any]) -> list[Figures]:
 
 
 def same_line(values: Mapping[str, Any]) -> str:
-    """What is equal, in a line."""
+    """A line that names what is equal."""
     if values["same"]:
         return "the same artifact: every file, the recipe and the verdicts are equal"
     equal = [name for name in ("recipe", "passes", "versions") if values[name] == []]

@@ -37,7 +37,7 @@ BLOCK = 32
 
 @dataclass
 class Loss:
-    """How far what is written is from what the engine has.
+    """The error of the written weights against the engine's.
 
     Attributes:
         squared: Sum of squared errors.
@@ -139,7 +139,7 @@ def _halves(values: Float32, name: str) -> npt.NDArray[np.float16]:
 
 
 def _read_back(written: Bytes, kind: str) -> Float32:
-    """What a reader of GGUF makes of the bytes, by the gguf package."""
+    """The values that a reader of GGUF gets from the bytes, by the gguf package."""
     from gguf import GGMLQuantizationType
     from gguf.quants import dequantize
 

@@ -43,7 +43,7 @@ def add_scaling(writer: GGUFWriter, rope: Mapping[str, Any]) -> None:
 
 
 def stated_settings(config: PretrainedConfig) -> dict[str, Any]:
-    """What the settings must say of `rope_of`: nothing that readers take for granted, or that
+    """The settings of `rope_of` that must be stated: none that readers take for granted, or that
     `frequency_factors` say."""
     rope = rope_of(config)
     if frequency_factors(config) is not None:
@@ -55,7 +55,7 @@ def stated_settings(config: PretrainedConfig) -> dict[str, Any]:
 
 
 def frequency_factors(config: PretrainedConfig) -> npt.NDArray[np.float32] | None:
-    """What frequencies of llama3 are divided by [head_dim/2]; None for other types of scaling, and
+    """The divisors of the frequencies of llama3 [head_dim/2]; None for other types of scaling, and
     for architectures of which readers take no factors."""
     rope = rope_of(config)
     if rope.get("rope_type") != "llama3" or config.model_type not in _WITH_FACTORS:

@@ -98,7 +98,7 @@ def _add(writer: GGUFWriter, architecture: str, config: PretrainedConfig) -> Non
 
 
 def _add_experts(writer: GGUFWriter, config: PretrainedConfig) -> None:
-    """What transformers' tables have not, and optc's importer reads."""
+    """Write the settings of experts that transformers' tables lack and optc's importer reads."""
     if config.model_type == "mixtral":
         writer.add_expert_count(config.num_local_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)

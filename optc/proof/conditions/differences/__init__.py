@@ -1,1 +1,1 @@
-"""What differs between two artifacts: recipes, passes, weights, gates, sizes, versions, speed."""
+"""Differences between two artifacts: recipes, passes, weights, gates, sizes, versions, speed."""

@@ -71,7 +71,7 @@ def metrics_of(a: Subject, b: Subject, *, speed: bool) -> list[str]:
 
 
 def _manifests(a: Subject, b: Subject) -> dict[str, Any]:
-    """What manifests say; all null where one subject has none."""
+    """The differences between manifests; all null where one subject has none."""
     if a.manifest is None or b.manifest is None:
         return dict.fromkeys(("same", "recipe", "passes", "versions"))
     return {

@@ -29,7 +29,7 @@ class _Inspected(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is known of an artifact.
+    """The known facts of an artifact.
 
     Attributes:
         name: As it was given.

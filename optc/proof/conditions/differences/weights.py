@@ -1,4 +1,4 @@
-"""Which stored tensors of two engines differ, by the sha256 of their bytes."""
+"""The stored tensors that differ between two engines, by the sha256 of their bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK = 4 << 20
 
 @dataclass(frozen=True)
 class WeightChanges:
-    """What differs between the weights of two engines of one name.
+    """The differences between the weights of two engines of one name.
 
     Attributes:
         engine: Its name.
@@ -81,7 +81,7 @@ def _engine_changes(
 
 
 def _tensors(artifact: Artifact, engine: EngineEntry) -> list[StoredTensor] | None:
-    """Where the tensors of an engine lie; None where its backend does not say.
+    """The places of an engine's tensors in its files; None where its backend does not say.
 
     Raises:
         UnavailableError: The backend is not installed, or a package that reads the files.
@@ -96,7 +96,7 @@ def _tensors(artifact: Artifact, engine: EngineEntry) -> list[StoredTensor] | No
 
 
 def _places(artifact: Artifact, tensors: list[StoredTensor]) -> list[tuple[object, ...]]:
-    """Where each tensor lies, in a file of which digest: equal places hold equal bytes."""
+    """The place of each tensor, with the digest of its file: equal places hold equal bytes."""
     digests = {artifact.path / entry.path: entry.sha256 for entry in artifact.manifest.files}
     return [(t.name, t.dtype, t.shape, t.offset, t.bytes, digests[t.path]) for t in tensors]
 

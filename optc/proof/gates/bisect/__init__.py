@@ -1,1 +1,1 @@
-"""Where divergence begins: which pass, which node, which tensor."""
+"""The search for the origin of a divergence: the pass, the node, the tensor."""

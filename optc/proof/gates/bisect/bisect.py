@@ -42,7 +42,7 @@ MOST_SUSPECTS = 5
 
 @dataclass(frozen=True)
 class Found:
-    """Where divergence begins.
+    """The origin of a divergence.
 
     Attributes:
         stage: Index of the pass among the stages.
@@ -63,7 +63,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What `bisect` found.
+    """The result of `bisect`.
 
     Attributes:
         tokens: How many were run.

@@ -1,4 +1,4 @@
-"""What each node of a model adds to the error: its outputs, computed of exact inputs.
+"""The error that each node of a model adds: that of its outputs, computed of exact inputs.
 
 A model is compared with the one before the pass that made it. Values that have one name in both
 are the same quantity; between them, every node is given the exact values of the model before, so

@@ -22,7 +22,7 @@ _DOMAIN = "optc"
 
 @dataclass(frozen=True)
 class Cause:
-    """What spoils a value.
+    """The cause of a value's error.
 
     Attributes:
         kind: ``weight``, ``activation`` (its rounding), or ``node``: what the node computes.

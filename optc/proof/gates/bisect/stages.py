@@ -40,7 +40,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class StageDivergences:
-    """What the stages are like against the first.
+    """The divergences of the stages from the first.
 
     Attributes:
         kl: Mean KL of each, nats; 0 of the first.

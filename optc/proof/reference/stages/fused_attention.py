@@ -48,7 +48,7 @@ class FusedAttention:
 
 
 def fused_attention(node: ir.Node) -> FusedAttention | None:
-    """What computes ``node``; None if it is no attention or has more to it than scores."""
+    """Fused attention for ``node``; None if it is no attention or has more to it than scores."""
     if (node.domain, node.op_type) != (DOMAIN, "Attention") or len(node.inputs) != 3:
         return None
     known = node.attributes

@@ -113,7 +113,7 @@ class StageRun:
         self._weights = {}
 
     def run(self, values: Sequence[Array]) -> list[Array]:
-        """What the stage gives, each [w, ...] in float32.
+        """Compute the results of the stage, each [w, ...] in float32.
 
         Args:
             values: What it reads, each [w, ...] in float32, or as `Products.dtype` where only

@@ -1,4 +1,4 @@
-"""What a stage computes beside its linear layers, in steps: by ONNX Runtime or by PyTorch."""
+"""The steps of a stage beside its linear layers, computed by ONNX Runtime or by PyTorch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What carrying two runs of the reference through a text takes: products, sums, room for values."""
+"""The products, sums and room for values of two runs of the reference through a text."""

@@ -1,4 +1,4 @@
-"""Which products the runs of a calibration are made of."""
+"""The choice of products for the runs of a calibration."""
 
 from __future__ import annotations
 

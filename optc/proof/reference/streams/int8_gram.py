@@ -77,8 +77,8 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _scales(flat: Array) -> tuple[torch.Tensor, bool]:
-    """What one step of int8 is worth in each column, float32 [K], and whether no value is beyond
-    the largest that it has."""
+    """The size of one step of int8 in each column, float32 [K], and True if no value is beyond the
+    largest that int8 has."""
     import torch
 
     total = torch.zeros(flat.shape[1], dtype=torch.float64)

@@ -106,6 +106,6 @@ def _bytes(flat: Array) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _scales(exact: torch.Tensor) -> torch.Tensor:
-    """What one step is worth in each row of [N, K], [N, 1]."""
+    """The size [N, 1] of one step in each row of [N, K]."""
     scales = exact.abs().amax(1, keepdim=True).div_(LARGEST)
     return scales.clamp_min_(np.finfo(np.float32).tiny)  # rows of zeros

@@ -56,7 +56,7 @@ class Products(Protocol):
 
 @dataclass(frozen=True)
 class RunProducts:
-    """What two runs of a model are multiplied by.
+    """The products for two runs of a model.
 
     Attributes:
         original: Of the model as it is.

@@ -1,4 +1,4 @@
-"""What changed weights cost: KL(model ‖ model with some weights changed), of many changes at once.
+"""The cost of changed weights: KL(model ‖ model with some weights changed), many changes at once.
 
 All variants go through the model side by side, one block after the other, each from the first block
 that it changes on: memory holds one block in float32 and the hidden states, of which more than 256

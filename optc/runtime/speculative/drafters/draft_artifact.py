@@ -1,4 +1,4 @@
-"""Where the draft model of an artifact comes from: its own draft engine, or another artifact."""
+"""The source of an artifact's draft model: its own draft engine, or another artifact."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class DraftedText:
         self.num_drafted += 1
 
     def row(self) -> Row:
-        """What the sampler needs to draw the next token, as the target will, grammar included."""
+        """The sampler's row for drawing the next token as the target will, grammar included."""
         request = self.request
         constraint = request.constraint
         mask = None if constraint is None else constraint.mask_after(self.drafts())

@@ -108,7 +108,7 @@ class TreePlanner:
     def plan(
         self, requests: Sequence[Draftable], sequences: int, costs: Costs, budget: float
     ) -> DraftPlan:
-        """What pays (`Planner.plan`)."""
+        """The drafts that pay (`Planner.plan`)."""
         plain = costs.target.at(sequences)
         best, best_nodes, best_time = (1 + MARGIN) * sequences / plain, 0, plain
         tokens = float(sequences)

@@ -1,4 +1,4 @@
-"""What was measured once on this machine for an artifact, kept for later runs.
+"""Measurements made once on this machine for an artifact, kept for later runs.
 
 Step times, and what drafts cost, depend on the artifact and the machine and on nothing else. They
 are kept in ``$OPTC_CACHE`` or ``$XDG_CACHE_HOME/optc`` (``~/.cache/optc``), one JSON file for each
@@ -29,7 +29,7 @@ class CostsCache:
         self._machine = {"cpu": cpu_name(), "features": sorted(host_features())}
 
     def read(self, kind: str, digest: str, threads: int) -> dict[str, Any] | None:
-        """What `write` was last given for the same; None if there is nothing, or nothing whole.
+        """The value last given to `write` for the same; None if there is nothing, or nothing whole.
 
         Args:
             kind: Which measurement, with a version: ``step-times.v1``.

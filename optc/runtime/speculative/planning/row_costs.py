@@ -1,4 +1,4 @@
-"""What a step costs by its rows, measured on the engine that will run."""
+"""The cost of a step by its rows, measured on the engine that will run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RowCosts:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RowCosts:
-        """What `to_json` gave.
+        """The costs in an object that `to_json` gave.
 
         Raises:
             ValueError: It is something else.
