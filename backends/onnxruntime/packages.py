@@ -1,4 +1,4 @@
-"""Which ONNX Runtime is installed, found without importing it."""
+"""The installed ONNX Runtime package, found without importing it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ CPU, CUDA, TENSORRT = (f"{name}ExecutionProvider" for name in ("CPU", "CUDA", "T
 
 @dataclass(frozen=True)
 class Device:
-    """Where a session runs and its tensors lie.
+    """The device that a session runs on and its tensors lie on.
 
     Attributes:
         provider: Name of the execution provider.

@@ -1,4 +1,4 @@
-"""Which tensors an engine's model keeps in the file beside it."""
+"""The tensors that an engine's model keeps in the file beside it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _BITS = {
 
 @dataclass(frozen=True)
 class EngineHeader:
-    """What an engine says of itself.
+    """The facts that an engine's header states.
 
     Attributes:
         version: Of the package that built it, four numbers.

@@ -1,4 +1,4 @@
-"""Which shapes an engine is built for: decode, verification of drafts and prefill, in one engine.
+"""The shapes an engine is built for: decode, verification of drafts and prefill, in one engine.
 
 Weights are shared by the profiles; each costs some seconds of building and some megabytes.
 """

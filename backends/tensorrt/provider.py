@@ -29,7 +29,7 @@ _INSTALL = "pip install 'optc[tensorrt]'"
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a TensorRT package can do.
+    """The abilities of a TensorRT package.
 
     Attributes:
         ahead_of_time: Engines for GPUs that are named, not only for the one that is there.
@@ -133,7 +133,7 @@ def adapt(package: str, module: Any) -> Provider:
 
 
 def probe(module: Any) -> Capabilities:
-    """What ``module`` can do, by the names that it has."""
+    """The abilities of ``module``, by the names that it has."""
     network = module.INetworkDefinition
     engine, runtime = module.ICudaEngine, module.Runtime
     return Capabilities(

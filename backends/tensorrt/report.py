@@ -1,4 +1,4 @@
-"""What an engine's layer table says: kernels, fused attention, types of matmuls, KV in place."""
+"""A summary of an engine's layer table: kernels, fused attention, types of matmuls, KV in place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_KERNELS = ("shape_call", "signal", "wait")
 
 @dataclass(frozen=True)
 class Expected:
-    """What the ONNX model has that the engine is asked for.
+    """The parts of the ONNX model that the engine is asked for.
 
     Attributes:
         attentions: Names of its Attention nodes.
@@ -137,7 +137,7 @@ def _elements(tensor: LayerTensor) -> int:
 
 
 def findings(described: dict[str, Any]) -> tuple[str, ...]:
-    """What a user should know of an engine that is not what was asked for, a sentence each."""
+    """The ways in which an engine is not what was asked for, a sentence each for the user."""
     found = []
     for part in described["profiles"]:
         attention, caches = part["fused_attention"], part["kv_in_place"]

@@ -1,4 +1,4 @@
-"""Whether weights were pruned 2:4, the pattern that GPUs have kernels for."""
+"""A check for weights that were pruned 2:4, the pattern that GPUs have kernels for."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def image_file(sm: int) -> str:
 
 
 def key_of(digest: str) -> str:
-    """What stands in an engine's library instead of device code."""
+    """The key that stands in an engine's library instead of device code."""
     return f"{_PREFIX}{digest}\n"
 
 

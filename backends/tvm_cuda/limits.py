@@ -1,4 +1,4 @@
-"""What CUDA engines cannot take that CPU engines can."""
+"""The features of CPU engines that CUDA engines do not support."""
 
 from __future__ import annotations
 

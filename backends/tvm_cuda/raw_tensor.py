@@ -46,7 +46,7 @@ class Int32At:
         self._address, self._shape, self._device = address, tuple(shape), device
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Where it is."""
+        """The device of the tensor: DLPack's type and number."""
         return self._device
 
     def __dlpack__(self, **_: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the GPU can do at best, measured through PyTorch: read bandwidth and peaks by type."""
+"""The best speeds of the GPU, measured through PyTorch: read bandwidth and peaks by type."""
 
 from __future__ import annotations
 

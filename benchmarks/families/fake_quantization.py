@@ -136,7 +136,7 @@ def router_weights(model: PreTrainedModel, tokens: Tensor) -> list[Parameter]:
 
 @contextmanager
 def _chosen_of() -> Iterator[list[Tensor]]:
-    """What ``topk`` is asked of, meanwhile."""
+    """The inputs of ``topk`` while it is open."""
     seen: list[Tensor] = []
 
     class Watch(TorchFunctionMode):

@@ -53,7 +53,7 @@ def prompts() -> list[list[int]]:
 
 
 def logits(model: PreTrainedModel, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    """What transformers computes for tokens [B, S], without a cache: [B, S, V]."""
+    """The logits [B, S, V] that transformers computes for tokens [B, S], without a cache."""
     with torch.no_grad():
         found = model(input_ids=torch.from_numpy(ids), use_cache=False).logits
     return found.float().numpy()

@@ -26,7 +26,7 @@ class Results:
         return {"transformers": version("transformers"), "types": {}}
 
     def get(self, kind: str) -> dict[str, Any] | None:
-        """What is known of a type."""
+        """The entry of a type, if there is one."""
         entry: dict[str, Any] | None = self.content()["types"].get(kind)
         return entry
 
@@ -38,7 +38,7 @@ class Results:
         self._path.write_text(json.dumps(content, indent=1) + "\n")
 
     def summary(self) -> str:
-        """How many types hold each stage."""
+        """The number of types that hold each stage."""
         counts: dict[str, int] = {}
         for entry in self.content()["types"].values():
             for stage in entry["stages"]:

@@ -40,7 +40,7 @@ _TILE_VALUES = 4 << 20
 
 
 class _Growth(NamedTuple):
-    """How a tensor grows: repeats of its rows and columns, and what its values are divided by."""
+    """The growth of a tensor: repeats of its rows and columns, and the divisor of its values."""
 
     rows: int
     columns: int

@@ -30,7 +30,7 @@ DATA_BYTES = 8 << 30
 
 
 class Answer(TypedDict):
-    """How a run of tests ended.
+    """The result of a run of tests.
 
     Keys:
         outcome: ``passed``, ``failed`` or ``timeout``.

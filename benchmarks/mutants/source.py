@@ -37,7 +37,7 @@ class Source:
                 self._tokens.append((start, start + len(token.string.encode()), token.string))
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """Where a node starts and ends."""
+        """The start and end of a node."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         start = self._starts[node.lineno - 1] + node.col_offset
@@ -49,7 +49,7 @@ class Source:
         return self.code[start:end].decode()
 
     def operator(self, start: int, end: int, words: str) -> tuple[int, int]:
-        """Where the operator ``words``, of one token or two, stands between two operands."""
+        """The span of the operator ``words``, of one token or two, between two operands."""
         parts = words.split()
         first = bisect_left(self._tokens, (start,))
         while self._tokens[first][2] != parts[0]:
@@ -59,7 +59,7 @@ class Source:
         return self._tokens[first][0], self._tokens[last][1]
 
     def next_token(self, start: int) -> int:
-        """Where the token after the one at ``start`` begins."""
+        """The start of the token after the one at ``start``."""
         return self._tokens[bisect_left(self._tokens, (start,)) + 1][0]
 
     def line_number(self, offset: int) -> int:

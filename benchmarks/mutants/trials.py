@@ -41,7 +41,7 @@ class UnmutatedTestsError(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a mutant.
+    """The result of a mutant's tests.
 
     Attributes:
         mutation: The change.
@@ -93,7 +93,7 @@ class _Copy:
 
     @property
     def output(self) -> str:
-        """What pytest printed last."""
+        """The latest output of pytest."""
         return (self._temporary / "output.txt").read_text(errors="replace")
 
     @contextmanager

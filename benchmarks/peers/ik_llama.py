@@ -53,5 +53,5 @@ def _source(folder: Path) -> Path:
 
 
 def tools(binaries: Path) -> Path:
-    """Where the programs are that `build` made, by an environment's folder of binaries."""
+    """The folder of the programs that `build` made, by an environment's folder of binaries."""
     return binaries.parent / "build" / "bin"

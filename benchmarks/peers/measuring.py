@@ -107,7 +107,7 @@ class Plan:
     prefill: bool = True
 
     def columns(self, prompts: list[list[int]]) -> list[Column]:
-        """What is measured, with prompts cut to length."""
+        """The columns to measure, with prompts cut to length."""
         found = []
         if self.prefill:
             tokens = prompts[0][: self.prompt]

@@ -97,7 +97,7 @@ VARIANTS = (
 
 
 def worker_command(variant: Variant, binaries: Path, path: Path, threads: int) -> list[str]:
-    """How to start the worker of a converted model."""
+    """The command that starts the worker of a converted model."""
     script = {
         "optc": "optc_worker.py",
         "llama.cpp": "llama_cpp_worker.py",

@@ -1,1 +1,1 @@
-"""What a compile gives: quality, and TensorRT builds."""
+"""Results of compiles: quality, and TensorRT builds."""

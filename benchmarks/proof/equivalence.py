@@ -61,7 +61,7 @@ STRANGERS = _RANDOM.integers(4, VOCABULARY, (2, 7)).tolist()
 
 
 class Outcome(NamedTuple):
-    """What a combination gave: tokens by request, and what shows that it did what it says."""
+    """The result of a combination: tokens by request, and what shows that it did what it says."""
 
     tokens: list[tuple[int, ...]]
     cached: int
@@ -89,7 +89,7 @@ def compiled(config: PretrainedConfig, recipe: str, kv: str, folder: Path) -> Pa
 
 
 def outcomes(artifact: Path, speculate: str, ways: Sequence[Way] = WAYS) -> list[Outcome]:
-    """What each of the ways gives."""
+    """The outcome of each of the ways."""
     found = []
     for chunked, hit, batched in ways:
         with optc.load(
@@ -133,7 +133,7 @@ def _run(engine: optc.Engine, *, batched: bool) -> Outcome:
 
 
 def equal(outcome: Outcome, plain: Outcome) -> int:
-    """How many tokens are those of plain decoding."""
+    """The number of tokens that equal those of plain decoding."""
     pairs = zip(outcome.tokens, plain.tokens, strict=True)
     return sum(a == b for one, other in pairs for a, b in zip(one, other, strict=False))
 

@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FakeQuant:
-    """Which weights and activations are rounded.
+    """The rounding of weights and activations.
 
     Attributes:
         bits: Bits of the layers' weights; 0 leaves everything in float32. The head has 8 bits.

@@ -1,1 +1,1 @@
-"""What pruning loses, by method and amount."""
+"""The loss from pruning, by method and amount."""

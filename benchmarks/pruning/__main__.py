@@ -1,4 +1,4 @@
-"""What pruning loses on ``examples/models/pycode``, weights alone.
+"""The loss from pruning ``examples/models/pycode``, weights alone.
 
     python -m benchmarks.pruning [--only TEXT]… [--scratch DIR] [--json FILE]
 
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def known(path: Path) -> dict[str, Any]:
-    """What the result file has so far."""
+    """The content of the result file so far."""
     if path.exists():
         content: dict[str, Any] = json.loads(path.read_text())
         return content

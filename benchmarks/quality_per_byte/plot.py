@@ -59,7 +59,7 @@ LEGEND = {
 
 
 class Axes:
-    """Where a point lies on the page.
+    """The positions of points on the page.
 
     Args:
         points: All that are drawn; at least one.
@@ -207,7 +207,7 @@ def main() -> None:
 
 
 def title_of(result: Mapping[str, Any]) -> str:
-    """What stands above the plot."""
+    """The title above the plot."""
     return f"{result['model']} on {result['text']}: what quantization loses against its bytes"
 
 

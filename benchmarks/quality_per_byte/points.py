@@ -56,7 +56,7 @@ class Point:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What a later run replaces."""
+        """The identity of a point: a later run replaces the point that has the same."""
         return self.who, self.label, self.numerics
 
     @property

@@ -1,4 +1,4 @@
-"""What the prefix cache saves where many requests begin alike.
+"""The savings of the prefix cache where many requests begin alike.
 
     python -m benchmarks.serving.prefix_cache ARTIFACT [--requests 16] [--prefix 1000] [--json FILE]
 

@@ -189,7 +189,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def in_turns(
     arguments: argparse.Namespace, text: str, engines: Mapping[str, optc.Engine]
 ) -> Iterator[dict[str, dict[str, Any]]]:
-    """What each engine made of a batch, for all batches of a text; another one begins each time."""
+    """The results of each engine for each batch of a text; another engine begins each time."""
     count = arguments.prompts * arguments.batch
     all_prompts: list[Any] = []
     for number in range(arguments.rounds):
@@ -257,7 +257,7 @@ def summary(
 
 
 def listed(text: str) -> list[str]:
-    """What commas part, each once."""
+    """The parts of a text between commas, each once."""
     return list(dict.fromkeys(text.split(",")))
 
 

@@ -22,7 +22,7 @@ _CUT = ("cancelled", "deadline")
 
 
 class Outcome(NamedTuple):
-    """What one completion gave."""
+    """The result of one completion."""
 
     tokens: tuple[int, ...]
     reason: str
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Tally:
-    """What clients met, of all threads; ``lock`` guards it."""
+    """Counts of what clients met, of all threads; ``lock`` guards them."""
 
     outcomes: dict[Job, Counter[tuple[Outcome, ...]]] = field(default_factory=dict)
     requests: int = 0
@@ -56,7 +56,7 @@ class Tally:
 
 
 def outcome(completions: tuple[Completion, ...]) -> tuple[Outcome, ...]:
-    """What must be the same whenever it is asked for."""
+    """The parts of completions that must be the same whenever a job is asked for."""
     return tuple(Outcome(one.token_ids, one.finish_reason, one.text) for one in completions)
 
 
@@ -140,7 +140,7 @@ class Clients:
 
 
 def differences(tally: Tally, job: Job, alone: tuple[Outcome, ...]) -> list[str]:
-    """What of a request's outcomes is not what it gives alone, in words."""
+    """Differences of a request's outcomes from those that it gives alone, in words."""
     found = []
     for mine, count in tally.outcomes.get(job, {}).items():
         for index, (one, other) in enumerate(zip(mine, alone, strict=True)):

@@ -1,1 +1,1 @@
-"""How time and memory of steps and compiles grow."""
+"""The growth of time and memory of steps and compiles."""

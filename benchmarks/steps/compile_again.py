@@ -1,4 +1,4 @@
-"""How long a compile takes with compiled kernels in the cache, and without.
+"""The time of a compile with compiled kernels in the cache, and without.
 
     python -m benchmarks.steps.compile_again [MODEL] [--recipe NAME] [--other NAME] [--rounds 3]
         [--json FILE]

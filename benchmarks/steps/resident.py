@@ -1,4 +1,4 @@
-"""How fast an artifact loads, and what memory serving it takes beside its weights and KV pool.
+"""The load time of an artifact, and the memory to serve it beside its weights and KV pool.
 
     python -m benchmarks.steps.resident ARTIFACT… [--rounds 5] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""Whether two ``tokenizer.json`` give the same ids, as a target and its draft must."""
+"""Comparison of two ``tokenizer.json``: a target and its draft must give the same ids."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Range(NamedTuple):
 
 
 def ranges_of(entry: FileEntry, *, whole: bool) -> list[Range]:
-    """What to hash of a file: its pieces, and all of it too if ``whole`` or where it has none."""
+    """Ranges of a file to hash: its pieces, and all of it too if ``whole`` or where it has none."""
     pieces = []
     if entry.pieces is not None:
         for index, digest in enumerate(entry.pieces.sha256):

@@ -1,4 +1,4 @@
-"""What ``optc compile --bisect`` found, as tables."""
+"""Tables of the findings of ``optc compile --bisect``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engine of an artifact a command has run."""
+"""The engine of an artifact that a command has run."""
 
 from __future__ import annotations
 

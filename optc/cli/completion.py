@@ -1,4 +1,4 @@
-"""What the shell completes values of options to: names that are installed, or a file."""
+"""Shell completions for values of options: names that are installed, or a file."""
 
 from __future__ import annotations
 

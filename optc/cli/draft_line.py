@@ -1,4 +1,4 @@
-"""What a compile says of a draft that it made of the target."""
+"""The report of a compile on a draft that it made of the target."""
 
 from __future__ import annotations
 

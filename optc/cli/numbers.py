@@ -1,4 +1,4 @@
-"""How exact the numbers of ``--json`` are."""
+"""The precision of the numbers of ``--json``."""
 
 from __future__ import annotations
 

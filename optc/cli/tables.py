@@ -17,7 +17,7 @@ _VERDICTS = {True: "passed", False: "FAILED", None: "-"}
 
 
 def passes_table(passes: Sequence[Mapping[str, Any]]) -> Table:
-    """What each pass did: places rewritten, seconds, places by kind, or why there are none."""
+    """The work of each pass: places rewritten, seconds, places by kind, or why there are none."""
     rows = table("passes", "name", "count", "seconds", "what", numbers=("count", "seconds"))
     for entry in passes:
         details = ", ".join(f"{k} {v}" for k, v in entry.get("details", {}).items())
@@ -56,7 +56,7 @@ def formats_tables(passes: Sequence[Mapping[str, Any]]) -> list[Table]:
 
 
 def activations_tables(passes: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """What each layer loses by activations of 8 bits, where a pass chose which read 16."""
+    """The loss of each layer by activations of 8 bits, where a pass chose which read 16."""
     facts = _chosen(passes, "activations")
     if facts is None:
         return []
@@ -119,7 +119,7 @@ def _gates_table(title: str, gates: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def contexts_tables(evaluation: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """Where each engine's next-token distribution is farthest from the float32 model's.
+    """Contexts where each engine's next-token distribution is farthest from the float32 model's.
 
     Args:
         evaluation: Figures by engine, those of a lowered model within them.

@@ -128,7 +128,7 @@ def _export(decoder: PreTrainedModel) -> ir.Model:
 
 
 def _reason(error: BaseException) -> BaseException:
-    """What the exporter's exception was raised from: ours if there is one, else the first."""
+    """The cause of the exporter's exception: ours if there is one, else the first."""
     while error.__cause__ is not None and not isinstance(error, OptcError):
         error = error.__cause__
     return error

@@ -50,7 +50,7 @@ def never_ask() -> None:
 
 
 def _keys(value: object, path: str) -> Iterator[str]:
-    """Where ``auto_map`` stands, such as ``text_config.auto_map``; nesting is limited."""
+    """The paths of ``auto_map``, such as ``text_config.auto_map``; nesting is limited."""
     if isinstance(value, dict):
         for name, child in value.items():
             if name == _KEY and child:

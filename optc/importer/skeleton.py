@@ -85,7 +85,7 @@ def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTr
 
 
 def attention_of(config: PretrainedConfig) -> str:
-    """Which attention implementation a decoder is built with."""
+    """The name of the attention implementation that a decoder is built with."""
     known = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
     if known is None:  # code of the model folder
         return capture.ATTENTION

@@ -42,12 +42,12 @@ class ExpertLinear:
 
     @property
     def weights(self) -> int:
-        """How many weights there are: E * N * K."""
+        """The number of weights: E * N * K."""
         return math.prod(self.linear.weight.rows_shape)
 
     @property
     def weights_of_a_row(self) -> float:
-        """How many of them a row is multiplied by: k * N * K; all, if k is not known."""
+        """The number of them that a row is multiplied by: k * N * K; all, if k is not known."""
         shape = self.experts.shape
         chosen = shape[-1] if shape is not None and isinstance(shape[-1], int) else None
         return self.weights * (chosen or self.num_experts) / self.num_experts

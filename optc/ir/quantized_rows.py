@@ -145,7 +145,7 @@ class QuantizedRows:
         )
 
     def floats(self, start: int, stop: int) -> npt.NDArray[np.float32]:
-        """What the rows ``start:stop`` stand for, float32 [stop - start, K]."""
+        """The values that the rows ``start:stop`` stand for, float32 [stop - start, K]."""
         return dequantize_rows(self.read(start, stop), self.group_size)
 
     def above(self, others: Sequence[QuantizedRows]) -> QuantizedRows | None:

@@ -28,7 +28,7 @@ def activation_bits(quantized: ir.Value | None) -> int:
 
 
 class FloatOperands:
-    """What the quantizers of a model quantize, for a rewrite of the operators that read them.
+    """The float operands of a model's quantizers, for a rewrite of the operators that read them.
 
     Args:
         model: Gets nodes for float values that only quantizers held (`float_operand`).

@@ -42,7 +42,7 @@ class Grid(Protocol):
 
 @dataclass(frozen=True)
 class Given:
-    """How a checkpoint that is quantized already holds a weight.
+    """The form in which a quantized checkpoint already holds a weight.
 
     Attributes:
         label: Its type in the checkpoint's words, such as ``Q4_K``.

@@ -19,7 +19,7 @@ SWAP = [0, 2, 1, 3]
 
 @dataclass(frozen=True)
 class Heads:
-    """How a 4-D value holds heads.
+    """The layout of heads in a 4-D value.
 
     Attributes:
         count: Number of heads.

@@ -29,7 +29,7 @@ class Gate:
 
     @property
     def label(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         return f"{self.attributes['activation']}{', clamped' * ('limit' in self.attributes)}"
 
 

@@ -64,7 +64,7 @@ class Combination(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a combination gave: tokens by request, and what shows that it did what it says."""
+    """The result of a combination: tokens by request, and what shows that it did what it says."""
 
     tokens: dict[str, tuple[int, ...]]
     cached: int

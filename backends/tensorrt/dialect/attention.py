@@ -1,4 +1,4 @@
-"""What TensorRT implements of Attention, and computes in one fused kernel."""
+"""The forms of Attention that TensorRT implements, and computes in one fused kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_HEAD_DIM = 256
 
 
 def check_attention(node: ir.Node) -> Iterator[str]:
-    """What is wrong with the node.
+    """Problems of an Attention node.
 
     The traps: ``nonpad_kv_seqlen`` is dropped, and causal masks are aligned with the first key
     whatever the standard says, so that masks must be explicit; float32 has no fused kernel.

@@ -13,7 +13,7 @@ _FP8, _FP4 = ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT4E2M1
 
 
 def check_quantize_fp4(node: ir.Node) -> Iterator[str]:
-    """What is wrong with a TRT_FP4DynamicQuantize: its blocks and its scales."""
+    """Problems of a TRT_FP4DynamicQuantize: its blocks and its scales."""
     attributes = node.attributes
     block, axis = attributes.get_int("block_size", BLOCK), attributes.get_int("axis", -1)
     if block != BLOCK:
@@ -42,7 +42,7 @@ def check_matmul(node: ir.Node) -> Iterator[str]:
 
 
 def scale_problems(node: ir.Node) -> Iterator[str]:
-    """What is wrong with the scales of a DequantizeLinear of FP4 values: they must be E4M3
+    """Problems of the scales of a DequantizeLinear of FP4 values: they must be E4M3
     scales, dequantized by one constant."""
     block = node.attributes.get_int("block_size", 0)
     if block != BLOCK:

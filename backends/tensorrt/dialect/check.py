@@ -62,7 +62,7 @@ def check_model(model: ir.Model, architectures: Sequence[str]) -> None:
 
 
 def problems(model: ir.Model, architectures: Sequence[str]) -> Iterator[str]:
-    """What TensorRT would not build as it is meant, one sentence each."""
+    """The parts of a model that TensorRT would not build as meant, one sentence each."""
     opset = model.opset_imports.get("")
     if opset not in OPSETS:
         yield (
@@ -80,7 +80,7 @@ def problems(model: ir.Model, architectures: Sequence[str]) -> Iterator[str]:
 
 
 def node_problems(node: ir.Node) -> Iterator[str]:
-    """What is wrong with one node, whatever the GPU."""
+    """Problems of one node, whatever the GPU."""
     rule = _rule_of(node)
     if rule is None:
         reason = REFUSED.get(node.op_type, "it is not known to be built as meant")

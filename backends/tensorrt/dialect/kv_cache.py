@@ -1,4 +1,4 @@
-"""How keys and values are written in place: TensorScatter from a graph input to a graph output."""
+"""In-place writes of keys and values: TensorScatter from a graph input to a graph output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def check_tensor_scatter(node: ir.Node) -> Iterator[str]:
-    """What is wrong with the node: the cache must be an input, its successor an output, of
+    """Problems of a TensorScatter: the cache must be an input, its successor an output, of
     [B, heads, length, width] with only the batch dynamic."""
     cache = node.inputs[0]
     if cache is None or not cache.is_graph_input():

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Rule:
-    """What TensorRT implements of an operator.
+    """The part of an operator that TensorRT implements.
 
     Attributes:
         inputs: Most inputs that it reads.

@@ -1,4 +1,4 @@
-"""Which quantized forms TensorRT computes in the type that they state."""
+"""The quantized forms that TensorRT computes in the type that they state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STORED = (_INT4, _INT8, _FP8, _FP4)
 
 
 def check_dequantize(node: ir.Node) -> Iterator[str]:
-    """What is wrong with a DequantizeLinear: its type, zero points and blocks."""
+    """Problems of a DequantizeLinear: its type, zero points and blocks."""
     x, scale = node.inputs[:2]
     dtype = None if x is None else x.dtype
     if dtype is not None and dtype not in _STORED:
@@ -51,7 +51,7 @@ def _block_problems(node: ir.Node, dtype: ir.DataType | None, block: int) -> Ite
 
 
 def check_quantize(node: ir.Node) -> Iterator[str]:
-    """What is wrong with a QuantizeLinear: its type, zero points and scale."""
+    """Problems of a QuantizeLinear: its type, zero points and scale."""
     dtype = _quantized_type(node)
     if dtype not in (_INT8, _FP8):
         yield f"activations cannot be {_text(dtype)}, only int8 and float8e4m3fn"

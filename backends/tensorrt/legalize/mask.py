@@ -31,7 +31,7 @@ class Mask:
     length: int
 
     def of(self, emit: Emitter, node: ir.Node) -> ir.Value:
-        """What is added to the scores of one attention; where heads have slopes [B, H, S, Smax]."""
+        """The term added to scores of one attention; where heads have slopes [B, H, S, Smax]."""
         slopes = operand(node, "alibi_slopes")
         if slopes is None:
             return self.added

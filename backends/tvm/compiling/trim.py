@@ -76,7 +76,7 @@ def _is_trusted_check(value: Any, trusted: Collection[str]) -> bool:
 
 
 def _view_key(value: Any) -> tuple[Any, ...] | None:
-    """What makes two shapes or views the same; None for anything else."""
+    """A key that is equal for the same shapes or views; None for anything else."""
     name = _extern(value)
     if name not in (_SHAPE, _VIEW):
         return None

@@ -1,1 +1,1 @@
-"""What the machine can do at most, and where a step's time goes."""
+"""The limits of the machine, and the shares of a step's time."""

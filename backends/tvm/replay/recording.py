@@ -68,8 +68,8 @@ class Recorder:
 
 
 def _noting(recorder: weakref.ref[Recorder]) -> Callable[..., int]:
-    """What a machine tells its calls. It must not hold the recorder, which holds the machine: the
-    machine's own references are unknown to Python, so that neither would ever be freed."""
+    """The callback for a machine's calls. It must not hold the recorder, which holds the machine:
+    the machine's own references are unknown to Python, so that neither would ever be freed."""
 
     def note(*call: Any) -> int:
         told = recorder()
@@ -79,5 +79,5 @@ def _noting(recorder: weakref.ref[Recorder]) -> Callable[..., int]:
 
 
 def tensors_of(result: Any) -> tuple[Any, ...]:
-    """What a function of the virtual machine returned, one tensor or several, as a tuple."""
+    """The result of a function of the virtual machine, one tensor or several, as a tuple."""
     return (result,) if hasattr(result, "data_ptr") else tuple(result)

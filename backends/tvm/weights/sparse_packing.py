@@ -64,8 +64,8 @@ def pack_sparse(q_rows: npt.NDArray[np.int8]) -> SparseBlocks:
 
 
 def count_nonzeros(q_rows: npt.NDArray[np.int8]) -> I64:
-    """How many values of each block, segment and vector are not zero: int64 [B, S, 4], of rows as
-    `pack_sparse` takes them."""
+    """The number of values of each block, segment and vector that are not zero: int64 [B, S, 4], of
+    rows as `pack_sparse` takes them."""
     n, k = q_rows.shape
     blocks, parts = -(-n // BLOCK), segments(k)
     channels = np.add.reduceat(q_rows != 0, np.arange(0, k, SEGMENT), axis=1, dtype=np.int64)
@@ -75,7 +75,7 @@ def count_nonzeros(q_rows: npt.NDArray[np.int8]) -> I64:
 
 
 def starts(counts: I64) -> I64:
-    """Where the values of each block, segment and vector begin, from `count_nonzeros` of all rows:
+    """The start of the values of each block, segment and vector, from `count_nonzeros` of all rows:
     int64 [B, S, 4]."""
     in_order = counts.transpose(0, 2, 1).reshape(-1)
     first = np.cumsum(in_order) - in_order

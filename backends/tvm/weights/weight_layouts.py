@@ -21,7 +21,7 @@ _OFFSETS = {ir.DataType.INT8: 128, ir.DataType.INT4: 8, ir.DataType.UINT8: 0, ir
 
 @dataclass(frozen=True)
 class WeightParts:
-    """What a quantized weight seen as [K, N] is made of (docs/normal-form.md).
+    """The parts of a quantized weight seen as [K, N] (docs/normal-form.md).
 
     Attributes:
         values: [K, N] INT8, UINT8, INT4 or UINT4.

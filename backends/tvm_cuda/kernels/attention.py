@@ -70,7 +70,7 @@ def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
 
 @dataclass(frozen=True)
 class _Blocking:
-    """How the work is cut.
+    """The division of the work.
 
     Attributes:
         tensor: On tensor cores: pools of bfloat16 and int8.

@@ -46,8 +46,8 @@ _MARK = "// device code of optc"
 
 
 def device_source(emitted: str) -> str:
-    """What TVM emitted for such functions with the device code in its place; TVM's own headers,
-    which come before and of which nothing is used, are cut off."""
+    """The source that TVM emitted for such functions with the device code in its place; TVM's own
+    headers, which come before and of which nothing is used, are cut off."""
     files = ((_FOLDER / f"{name}.cuh").read_text() for name in _FILES)
     return "\n".join([*files, emitted[emitted.index(_MARK) :]])
 

@@ -1,4 +1,4 @@
-"""What llama.cpp and ik_llama.cpp are asked for, over steps of rows."""
+"""The operations of llama.cpp and ik_llama.cpp, over steps of rows."""
 
 from __future__ import annotations
 

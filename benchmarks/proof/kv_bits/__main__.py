@@ -1,4 +1,4 @@
-"""What a KV cache of fewer bits would cost, with windows of the latest tokens in more bits.
+"""The cost of a KV cache of fewer bits, with windows of the latest tokens in more bits.
 
     python -m benchmarks.proof.kv_bits [--windows 60] [--only TEXT]… [--json FILE]
 

@@ -119,7 +119,7 @@ class IntegerGroups:
 
 @dataclass(frozen=True)
 class Int8:
-    """What int8 pools have."""
+    """The rounding of int8 pools."""
 
     bits_per_value: float = 8 + 32 / _HEAD
     tokens: int = 1

@@ -14,7 +14,7 @@ from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama
 
 @dataclass(frozen=True)
 class KVType:
-    """How keys and values are held.
+    """A way to hold keys and values.
 
     A row sees the first ``sinks`` tokens and its latest ``window`` tokens as ``kept`` holds them,
     and so all tokens whose group is not older than the window as a whole: no row sees a group that

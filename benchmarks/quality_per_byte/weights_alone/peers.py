@@ -48,7 +48,7 @@ PEERS = (
 def points(
     peer: Peer, evaluator: Evaluator, calibration: Path, root: Path, only: list[str]
 ) -> tuple[list[Point], list[dict[str, str]]]:
-    """What a peer's formats come to, and what could not be made, with the reason.
+    """The points of a peer's formats, and the formats that could not be made, with the reason.
 
     Answers stay in ``root``: a later run evaluates none of them twice.
     """

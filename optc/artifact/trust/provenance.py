@@ -1,4 +1,4 @@
-"""Where an artifact comes from, as an in-toto statement with SLSA's predicate.
+"""The origin of an artifact, as an in-toto statement with SLSA's predicate.
 
 https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and
 https://slsa.dev/spec/v1.0/provenance: subjects are the artifact's files, resolved dependencies the

@@ -1,4 +1,4 @@
-"""What is in an artifact, as a CycloneDX 1.6 bill of materials (https://cyclonedx.org).
+"""The contents of an artifact, as a CycloneDX 1.6 bill of materials (https://cyclonedx.org).
 
 Components are the artifact's files, the source models and the packages that compiled it. The serial
 number follows from the artifact's digest, and there is no time: the same artifact has the same one.

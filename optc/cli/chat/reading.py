@@ -1,4 +1,4 @@
-"""What a user types: one line, or several."""
+"""Messages that a user types: one line, or several."""
 
 from __future__ import annotations
 

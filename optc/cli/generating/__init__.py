@@ -1,1 +1,1 @@
-"""What ``optc run`` and ``optc chat`` are made of: prompts, sampling options, results."""
+"""The parts of ``optc run`` and ``optc chat``: prompts, sampling options, results."""

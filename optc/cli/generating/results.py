@@ -1,4 +1,4 @@
-"""What ``optc run`` says of finished requests."""
+"""The report of ``optc run`` on finished requests."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What commands that judge have in common: their options, and the files they write for CI."""
+"""The common parts of commands that judge: their options, and the files they write for CI."""

@@ -29,7 +29,7 @@ from optc.importer.conversion.views import Renamed
 
 @dataclass(frozen=True)
 class Conversion:
-    """How the checkpoints of a class become its parameters.
+    """The conversion of the checkpoints of a class into its parameters.
 
     Attributes:
         transforms: transformers' renamings and converters, in order.

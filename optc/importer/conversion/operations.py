@@ -32,7 +32,7 @@ Named = dict[str, list[Tensor]]
 
 @dataclass(frozen=True)
 class Context:
-    """What an operation is done for.
+    """The conversion that an operation is part of.
 
     Attributes:
         target: The parameter that the first target pattern makes.

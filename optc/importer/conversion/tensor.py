@@ -1,4 +1,4 @@
-"""What every tensor of a checkpoint offers, however it is stored."""
+"""The interface of every tensor of a checkpoint, however it is stored."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Tensor(Protocol):
 
     @property
     def given(self) -> Given | None:
-        """How the file holds it, where that is quantized; of three axes, the matrices below each
-        other."""
+        """The form in which the file holds it, where that is quantized; of three axes, the matrices
+        below each other."""
 
     def read_rows(self, start: int, stop: int) -> Float32:
         """Rows ``start:stop`` along axis 0 as float32, shape [stop - start, ...]."""

@@ -175,7 +175,7 @@ class Joined(View):
         )
 
     def read_box(self, box: Box) -> Float32:
-        """What of each part lies in the range of the axis."""
+        """The piece of each part that lies in the range of the axis."""
         found = [
             part.read_box(replaced(box, self.axis, inside)) for part, inside in self._inside(box)
         ]

@@ -68,7 +68,7 @@ def gguf_parameters(
 
 @dataclass(frozen=True)
 class RowChange:
-    """What transformers does to the rows of a tensor of a file.
+    """A change that transformers makes to the rows of a tensor of a file.
 
     Attributes:
         order: The number, in the file, of the row at each place; None if they stay in order.
@@ -84,7 +84,7 @@ class RowChange:
 def row_change(
     processor: TensorProcessor, name: str, shape: Sequence[int], where: str
 ) -> RowChange:
-    """What the processor does to a tensor, found by what it does to the numbers of its rows.
+    """The processor's change of a tensor, found by what it does to the numbers of its rows.
 
     Args:
         processor: Of the architecture.
@@ -187,6 +187,6 @@ def _gates_and_ups(model: PreTrainedModel) -> dict[str, str]:
 
 
 def rotary_factors(tensors: Mapping[str, Tensor]) -> npt.NDArray[Any] | None:
-    """What the rotary frequencies are divided by, float32 [r/2]; None if the file has nothing."""
+    """The divisors of the rotary frequencies, float32 [r/2]; None if the file has nothing."""
     factors = tensors.get(FACTORS)
     return None if factors is None else factors.read_rows(0, factors.shape[0])

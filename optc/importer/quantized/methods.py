@@ -1,4 +1,4 @@
-"""Which way of quantizing is read by what."""
+"""The reader of each way of quantizing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What config.json says about how a checkpoint is quantized."""
+"""The quantization settings of a checkpoint in config.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a sequence a model is right for, by the names that configurations have for it."""
+"""The longest sequence that a model is right for, by the names that configurations have for it."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def _softmax_with_sink() -> list[str]:
 
 
 def _query_type(attributes: Attributes) -> str:
-    """What queries are rounded to: over pools of integers, what ``query_bits`` says."""
+    """The type that queries are rounded to: over pools of integers, what ``query_bits`` says."""
     dtype = str(attributes["kv_dtype"])
     if dtype in ("int8", "int4"):
         return "int8" if attributes["query_bits"] else "float32"

@@ -1,5 +1,5 @@
-"""Which tokens a row of the step sees: causal, windowed, of its own chunk, or its ancestors in a
-tree of rows."""
+"""The tokens that a row of the step sees: causal, windowed, of its own chunk, or its ancestors in
+a tree of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _GENERATIONS = 12
 
 
 def visible(attributes: Attributes, *, tree: bool) -> list[str]:
-    """Which of the M columns each of the T rows sees: [T, M]."""
+    """The mask of the M columns that each of the T rows sees: [T, M]."""
     window, chunk = int(attributes["window"]), int(attributes["chunk"])
     seen, narrower = "past_own", []
     if window:
@@ -72,8 +72,8 @@ def _places() -> list[str]:
 
 
 def _past_in_order() -> list[str]:
-    """How far each column lies behind each row, and that it does not lie ahead: [T, M]; and where
-    both lie."""
+    """The distance of each column behind each row, and that it does not lie ahead: [T, M]; and
+    where both lie."""
     return [
         "row_at = Unsqueeze (row_index, second)",
         "column_at = Identity (column_index)",

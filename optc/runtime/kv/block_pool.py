@@ -36,7 +36,7 @@ class BlockPool:
         return self._cached
 
     def holders(self, block: int) -> int:
-        """How many hold the block, the prefix cache not counted."""
+        """The number of holders of the block, the prefix cache not counted."""
         return self._holders[block]
 
     def take(self, count: int) -> list[int]:

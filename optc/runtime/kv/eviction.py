@@ -1,4 +1,4 @@
-"""Which cached block goes first: least recently used, or least frequently used with aging."""
+"""The order in which cached blocks go: least recently used, or least frequently used with aging."""
 
 from __future__ import annotations
 

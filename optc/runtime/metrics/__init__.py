@@ -1,1 +1,1 @@
-"""What an engine counts and times: requests, tokens, TTFT, ITL, KV blocks."""
+"""The counts and times of an engine: requests, tokens, TTFT, ITL, KV blocks."""

@@ -1,4 +1,4 @@
-"""What a step adds to the counters of the engine and of its requests, and what they say now."""
+"""The additions of a step to the counters of the engine and of its requests, and their snapshot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from optc.runtime.spill.spill import Spill
 
 
 def count_queues(metrics: EngineMetrics, scheduler: Scheduler[Request]) -> None:
-    """Who was preempted, admitted and served from the prefix cache by the last ``schedule``.
+    """Count the preemptions and the prefix cache's lookups and hits of the last ``schedule``.
 
     The drafts of preempted requests are dropped with their blocks.
     """

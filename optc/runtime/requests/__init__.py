@@ -1,1 +1,1 @@
-"""What callers ask for: requests are read, checked, and handed to the engine's thread."""
+"""The requests of callers: they are read, checked, and handed to the engine's thread."""

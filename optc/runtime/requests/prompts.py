@@ -1,4 +1,4 @@
-"""What a request begins with: a text, token ids, or a conversation."""
+"""The beginning of a request: a text, token ids, or a conversation."""
 
 from __future__ import annotations
 

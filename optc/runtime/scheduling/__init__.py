@@ -1,1 +1,1 @@
-"""Which requests run in the next step, and how many of their tokens."""
+"""The choice of the requests that run in the next step, and of how many of their tokens."""

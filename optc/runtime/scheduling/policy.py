@@ -1,4 +1,4 @@
-"""Who goes first: the one order of all requests, and the bound on waiting that follows from it.
+"""The one order of all requests, and the bound on waiting that follows from it.
 
 A request of priority p counts as though it had arrived ``p * AGING_STEPS`` steps earlier, and its
 place in the order of arrival never changes. Waiting is thereby aging: against newcomers, a

@@ -1,4 +1,4 @@
-"""Which rows the next step computes. Integers and queues only.
+"""The choice of the rows that the next step computes. Integers and queues only.
 
 The one idea: every request has ``num_computed`` tokens that catch up with its ``num_tokens``.
 A step gives each chosen request a number of rows; prefill, a chunk of it and decode are alike

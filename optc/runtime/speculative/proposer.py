@@ -20,7 +20,7 @@ class DraftRequest(NamedTuple):
 
 
 class Drafts(NamedTuple):
-    """What may follow the known tokens of a request; no tokens where nothing is proposed.
+    """Tokens that may follow the known tokens of a request; none where nothing is proposed.
 
     Attributes:
         tokens: [k] drafts, at most ``DraftRequest.limit``.
@@ -35,7 +35,7 @@ class Drafts(NamedTuple):
 
 
 class DraftOutcome(NamedTuple):
-    """What a step said of the drafts of a request.
+    """The verdict of a step on the drafts of a request.
 
     Attributes:
         drafted: k, the first of the proposed drafts that were in the step.
@@ -50,7 +50,7 @@ class DraftOutcome(NamedTuple):
 
     @property
     def accepted(self) -> int:
-        """How many drafts were accepted."""
+        """Number of accepted drafts."""
         return len(self.path)
 
 

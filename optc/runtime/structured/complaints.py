@@ -1,4 +1,4 @@
-"""What llguidance finds wrong with a structure, as one error that says where."""
+"""The complaints of llguidance about a structure, as one error that says where."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Detokenizer:
         return piece
 
     def finish(self) -> str:
-        """What is left, replacement characters for an unfinished character included."""
+        """The rest of the text, replacement characters for an unfinished character included."""
         piece = self._decode(self._window)[self._shown :]
         self._shown += len(piece)
         return piece
@@ -77,7 +77,7 @@ def _context(decode: Decode, prompt: Sequence[int]) -> list[int]:
 
 
 def _boundary(decode: Decode, window: Sequence[int]) -> int:
-    """How many leading tokens end with a whole character; all, if it is garbage."""
+    """Number of leading tokens that end with a whole character; all, if it is garbage."""
     for end in range(len(window), max(-1, len(window) - _MAX_UNFINISHED - 1), -1):
         if not decode(window[:end]).endswith(_REPLACEMENT):
             return end

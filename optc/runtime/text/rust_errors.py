@@ -1,4 +1,4 @@
-"""What the tokenizers package raises, as one exception that can be caught."""
+"""The errors that the tokenizers package raises, as one exception that can be caught."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _WIDE = re.compile(r"[0-9]{5}|%[-+ #0-9.]*\*|\{[^{}]*\{")
 
 @dataclass
 class Budget:
-    """What is left of one rendering."""
+    """The work and text that are left of one rendering."""
 
     work: int
     text: int

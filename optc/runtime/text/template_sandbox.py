@@ -168,7 +168,7 @@ def _counted(value: Any) -> Any:
 
 
 def _joined(values: list[Any]) -> str:
-    """What ``~`` gives."""
+    """The result of ``~``."""
     current().step(values)
     texts = [str(value) for value in values]
     check_length(sum(map(len, texts)))

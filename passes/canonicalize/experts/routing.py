@@ -1,4 +1,4 @@
-"""What `optc::TopKRouter` computes, in NumPy, and which of its configurations a router is.
+"""The results of `optc::TopKRouter`, in NumPy, and the search for a router's configuration.
 
 Routers are spelled in many ways. So a router is not matched operator by operator: it is run on
 logits that tell all configurations apart, and the configuration is the one that gives the same
@@ -84,7 +84,7 @@ class Routing:
 
 @dataclass(frozen=True)
 class Hints:
-    """What a router's graph says about its configuration.
+    """The signs of a router's configuration in its graph.
 
     Attributes:
         top_k: k.

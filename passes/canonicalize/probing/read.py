@@ -1,4 +1,4 @@
-"""What a region does, read off a few probes: which columns reach which head, how they turn.
+"""The effect of a region, read off a few probes: which columns reach which head, how they turn.
 
 An operand that numbers its own columns shows where each of them ends; an operand of ones shows
 signs and factors; cosines and sines that number their frequencies show what turns by which angle.
@@ -43,7 +43,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a region gives.
+    """The effect of a region.
 
     Attributes:
         columns: [H, D]: the column of the operand that dimension d of head h is.
@@ -183,7 +183,7 @@ def _check_pair(answers: _Answers, signs: Float32, first: int, second: int) -> N
 
 
 def applied(reading: Reading, x: Float32, positions: Ints) -> Float32:
-    """What a region gives by its reading: [B, S, H, D] of x [B, S, W] at positions [B, S]."""
+    """The result of a region by its reading: [B, S, H, D] of x [B, S, W] at positions [B, S]."""
     found: Float32 = np.multiply(x[..., reading.columns], reading.factor, dtype=np.float32)
     if reading.turn is None:
         return found

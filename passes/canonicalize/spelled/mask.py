@@ -23,7 +23,7 @@ class Probed:
     def scores(
         self, result: ir.Value, products: ir.Value | None, heads: int, *, causal: bool = False
     ) -> Scores:
-        """What a region from ``products`` to ``result`` does; a mask, where there are none.
+        """The effect of a region from ``products`` to ``result``; a mask, where there are none.
         ``causal``: rows see none of what lies behind them besides.
 
         Raises:

@@ -128,7 +128,7 @@ def _unrepeated(value: ir.Value) -> ir.Value:
 
 
 def _results(value: ir.Value) -> tuple[ir.Value, ...]:
-    """What is [B, H, S, D] of a result, or of a result [B*H, S, D]."""
+    """The [B, H, S, D] values of a result, or of a result [B*H, S, D]."""
     if rank(value) == 4:
         return (value,)
     readers = uses(value)

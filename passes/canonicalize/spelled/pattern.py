@@ -1,4 +1,4 @@
-"""What is visible in a mask of scores, and what distance takes from them: from numbers alone."""
+"""The visible part of a mask of scores, and what distance takes from them: from numbers alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROUNDING = 2.0**-7
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a causal mask shows and adds.
+    """The tokens that a causal mask shows, and the bias that it adds.
 
     Attributes:
         window: Tokens that a row sees, itself included; 0 = all.

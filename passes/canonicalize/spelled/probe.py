@@ -1,4 +1,4 @@
-"""What becomes of products of queries and keys before their softmax, by probing with few tokens."""
+"""The way of products of queries and keys to their softmax, found by probing with few tokens."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Probe:
     causal: bool = False
 
     def scores(self) -> Scores:
-        """What the region does.
+        """The effect of the region on scores.
 
         Raises:
             ForeignError: It is no attention of ours, or cannot be run.
@@ -93,7 +93,7 @@ class Probe:
         return np.where(index > index[:, None], -np.inf, whole[0]) if self.causal else whole[0]
 
     def _scale(self, level: Array) -> float:
-        """What products are multiplied by where they are seen."""
+        """The factor of products where they are seen."""
         rng = np.random.default_rng(1)
         products = rng.choice([-1.0, 1.0], level.shape) * rng.uniform(0.5, 2, level.shape)
         seen = level - np.diagonal(level, axis1=1, axis2=2)[:, :, None] > -1.0
@@ -132,7 +132,7 @@ class Probe:
         return replace(pattern, window=window, chunk=chunk)
 
     def _table_sizes(self) -> Iterator[int]:
-        """How many tokens show what the last row of a table [..., N, N] does not see."""
+        """Numbers of tokens that show what the last row of a table [..., N, N] does not see."""
         for value in self.region.constants:
             array = value.const_value.numpy() if value.const_value is not None else np.empty(0)
             if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] <= LEAST:

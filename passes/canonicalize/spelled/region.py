@@ -37,7 +37,7 @@ class NotRunError(ForeignError):
 
 @dataclass(frozen=True)
 class Region:
-    """What lies between some values and a result.
+    """The part of a graph between some values and a result.
 
     Attributes:
         result: The value that is computed.
@@ -91,7 +91,7 @@ class Region:
 
 
 def region_of(graph: ir.Graph, result: ir.Value, start: ir.Value | None) -> Region:
-    """What ``result`` is computed of, from ``start`` and constants on.
+    """The region that computes ``result``, from ``start`` and constants on.
 
     Raises:
         ForeignError: It is computed of the model's own values, too.

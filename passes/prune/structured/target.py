@@ -1,4 +1,4 @@
-"""How small a model shall become: a share, parameters, bytes, or a speed that bytes read allow."""
+"""The size to come down to: a share, parameters, bytes, or a speed that bytes read allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HINT = "write 0.75x, 9.5M parameters, 20MB, or 40tok/s@50GB/s"
 
 @dataclass(frozen=True)
 class Amounts:
-    """What a model has, as it is or after something was taken out.
+    """The amounts of a model, as it is or after something was taken out.
 
     Attributes:
         candidates: Weights in what a pass may take out.
@@ -77,7 +77,7 @@ class Target:
         return cls("speed", budget.bandwidth / budget.amount)
 
     def most(self, whole: Amounts) -> Fraction:
-        """What may be left of the amount that it counts, of a model that has ``whole``."""
+        """The most that may be left of the amount that it counts, of a model that has ``whole``."""
         return self.amount * whole.candidates if self.kind == "share" else self.amount
 
     def counted(self, amounts: Amounts) -> Fraction:

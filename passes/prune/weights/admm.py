@@ -67,7 +67,7 @@ class _Search:
         return self._sparse, self._mask
 
     def _step(self) -> int:
-        """How many weights of the mask have changed."""
+        """Take one step, and count the weights of the mask that have changed."""
         self._shrink = (1 / (self._values + self._penalty)).astype(np.float32)
         in_tiles(self._minimize, len(self._fit))
         before, self._mask = self._mask, mask_of(np.abs(self._sparse), self._amount)

@@ -1,4 +1,4 @@
-"""How much of a weight is pruned: a share of it, or all but n of every m inputs."""
+"""The amount of a weight that is pruned: a share of it, or all but n of every m inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DECIMAL = re.compile(r"\d*\.?\d+", re.ASCII)
 
 @dataclass(frozen=True)
 class Amount:
-    """How much of a weight [N, K] becomes zero.
+    """The part of a weight [N, K] that becomes zero.
 
     Attributes:
         share: Of its weights, 0 to less than 1.

@@ -1,4 +1,4 @@
-"""What stays of a weight, fitted anew by least squares."""
+"""The weights that stay, fitted anew by least squares."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def mask_of(scores: Float32, amount: Amount, *, by_row: bool = False) -> Mask:
-    """Which weights of ``scores`` [N, K] >= 0 stay: those of the largest scores, the first of
+    """The weights of ``scores`` [N, K] >= 0 that stay: those of the largest scores, the first of
     equals.
 
     Args:

@@ -21,7 +21,7 @@ CHANGE = ("sparsegpt", "admm")
 
 @dataclass(frozen=True)
 class Method:
-    """How weights are pruned.
+    """A method that prunes weights.
 
     Attributes:
         name: One of `CHOOSE` and `CHANGE`.
@@ -82,7 +82,7 @@ def refitted(
 
 
 def relative_loss(pruned: Float32, rows: Float32, hessian: Float64) -> float:
-    """What the results lose of their squares: tr(E H Eᵀ) / tr(W H Wᵀ)."""
+    """The share of their squares that the results lose: tr(E H Eᵀ) / tr(W H Wᵀ)."""
     narrow = hessian.astype(np.float32)
     whole, error = rows, pruned - rows
     parts = (float(np.sum((one @ narrow) * one, dtype=np.float64)) for one in (error, whole))

@@ -1,1 +1,1 @@
-"""How many bits activations have, by layers."""
+"""The bits of activations, by layers."""

@@ -1,4 +1,4 @@
-"""Who writes and who reads the residual stream of a model, found by dataflow.
+"""The writers and readers of the residual stream of a model, found by dataflow.
 
 The stream starts at the embedding's output. Each Add to it is a writer, each norm of it a reader.
 It can be turned by one matrix if all writers are linear layers, all readers RMSNormalizations

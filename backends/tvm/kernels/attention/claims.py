@@ -54,7 +54,7 @@ def for_claimed(count: Expr, body: Callable[[Expr], None]) -> None:
 def _claim_all(
     claims: Expr, index: Expr, within: tuple[Expr, Expr], body: Callable[[Expr], None]
 ) -> None:
-    """What is left of a range, which goes over the indices ``within``."""
+    """Claim the rest of a range, which goes over the indices ``within``."""
     low, end = within
     current = register(0, "int32", 1)
     current.set(low + _claim(claims, index))

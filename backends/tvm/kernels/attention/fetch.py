@@ -1,4 +1,4 @@
-"""What a partition fetches while it computes: its own values, and the keys of the following one.
+"""Data that a partition fetches as it computes: its own values, and the keys of the following one.
 
 For few rows memory is the limit, and it should be as busy in one loop as in the next. So each loop
 over the tiles fetches some quarters of each tile: the softmax takes a good part of the time of

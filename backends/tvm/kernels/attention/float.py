@@ -139,7 +139,7 @@ class BFloat16:
         raise NotImplementedError
 
     def kept(self, word: Expr, low: Expr, end: Expr) -> Expr | None:
-        """What is stored for tokens that are not seen may be no number."""
+        """The bits of the tokens that are seen; the bits of others may be no number."""
         bits: Expr = tir.uint32(0)
         for odd, half in enumerate((0xFFFF, 0xFFFF0000)):
             token = word * 2 + odd

@@ -1,4 +1,4 @@
-"""What attention multiplies the words of KV tiles with, and what an arithmetic must offer."""
+"""The operands that attention multiplies KV words with, and what an arithmetic must offer."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Numbers(Protocol):
         ...
 
     def kept(self, word: Expr, low: Expr, end: Expr) -> Expr | None:
-        """Which bits of a word of values belong to tokens ``low`` to ``end`` of its tile, for
+        """The bits of a word of values that belong to tokens ``low`` to ``end`` of its tile, for
         `values`; None if all do, or the numbers are integral."""
         ...
 

@@ -103,7 +103,7 @@ def _gather_value_scales(part: Part) -> None:
 
 
 def _unit(part: Part, m: Expr) -> Expr:
-    """What a masked score of vector m counts, in powers of two."""
+    """The unit of a masked score of vector m, in powers of two."""
     return tir.float32(1) if part.queries.slope is not None else score_unit(part, m)
 
 

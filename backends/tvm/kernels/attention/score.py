@@ -49,12 +49,12 @@ def score(part: Part, group: Expr, first: Expr | int, count: int) -> None:
 
 
 def score_unit(part: Part, m: Expr | int) -> Expr:
-    """What a score of vector m counts, in powers of two."""
+    """The unit of a score of vector m, in powers of two."""
     log2_e = tir.float32(math.LOG2_E)
     return log2_e if part.pools.softcap else bind(_product_unit(part, m) * log2_e)
 
 
 def _product_unit(part: Part, m: Expr | int) -> Expr:
-    """What a dot product of vector m and a key counts."""
+    """The unit of a dot product of vector m and a key."""
     scale, factor = tir.float32(part.pools.scale), part.queries.operands.factor
     return scale if factor is None else bind(factor[m] * scale)

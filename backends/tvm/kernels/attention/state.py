@@ -1,4 +1,4 @@
-"""What the parts of attention share: the pools, the query vectors, and one partition's scratch."""
+"""The shared state of the parts of attention: pools, query vectors, and one partition's scratch."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Place:
     tiles: Expr
 
     def at(self, i: Expr) -> At:
-        """Where tile ``i`` of the partition lies."""
+        """The place of tile ``i`` of the partition."""
         return wide(self.tiles[i]), wide(self.head)
 
 

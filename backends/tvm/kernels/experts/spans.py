@@ -1,4 +1,4 @@
-"""How the matmuls of experts are split: a task is 64 output channels of the rows of one expert.
+"""The split of the matmuls of experts: a task is 64 output channels of the rows of one expert.
 
 The plan of a step (`expert_plan`) lists the rows by expert, in *spans* of rows of one expert. Tasks
 go through the spans one after the other, and through all blocks of channels of each, so that the
@@ -67,7 +67,7 @@ def check_experts(experts: int, chosen: int, where: str) -> None:
 
 @dataclass(frozen=True)
 class ExpertShape:
-    """What the matmul of one expert needs to be that of many.
+    """The numbers that make the matmul of one expert that of many.
 
     Attributes:
         experts: E.

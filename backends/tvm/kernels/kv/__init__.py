@@ -1,1 +1,1 @@
-"""What is written into the KV pools, rotated, copied or moved in them."""
+"""Kernels that write into the KV pools, and rotate, copy or move what is in them."""

@@ -105,12 +105,12 @@ def pool_arguments(
 
 
 def k_element(shape: KVShape, offset: Expr, d: Expr | int) -> Expr:
-    """Where element ``d`` of the token at ``offset`` lies in a K tile of one head."""
+    """The index of element ``d`` of the token at ``offset`` in a K tile of one head."""
     pack = shape.type.pack
     return (d // pack * TILE + offset) * pack + d % pack
 
 
 def v_element(shape: KVShape, offset: Expr, d: Expr | int) -> Expr:
-    """Where element ``d`` of the token at ``offset`` lies in a V tile of one head."""
+    """The index of element ``d`` of the token at ``offset`` in a V tile of one head."""
     pack, width = shape.type.pack, shape.type.stored(shape.value_dim)
     return (offset // pack * width + d) * pack + offset % pack

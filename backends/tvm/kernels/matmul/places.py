@@ -1,4 +1,4 @@
-"""Where a tile of a matmul lies, and which of the next weights it fetches meanwhile.
+"""The place of a tile of a matmul, and the part of the next weights it fetches meanwhile.
 
 A tile that is its task's only one reads weights from memory as fast as it multiplies, and fetches
 what it reads itself a little later; in parts of its columns, a share of the next block each. One
@@ -45,7 +45,7 @@ NEAR = 8
 
 @dataclass(frozen=True)
 class Panels:
-    """How tasks go through K.
+    """The division of K into panels, which tasks go through.
 
     Attributes:
         channels: Input channels of a panel.
@@ -91,7 +91,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tile lies, and which part of the next weights it fetches.
+    """The place of a tile, and the part of the next weights that it fetches.
 
     Attributes:
         block: Index of its block of 64 channels.

@@ -20,7 +20,7 @@ class Rooms:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is taken in it is not used behind it."""
+        """A scope; buffers that are taken in it are not used behind it."""
         yield
 
 

@@ -1,4 +1,4 @@
-"""What all matmul kernels share: arguments, registers of a tile, and how a tile is stored."""
+"""The parts that all matmul kernels share: arguments, registers of a tile, and its storing."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Registers:
 
 @dataclass(frozen=True)
 class TileRows:
-    """Where the rows of a tile lie.
+    """The rows of a tile.
 
     Attributes:
         read: Index of each in the activations.

@@ -66,7 +66,7 @@ class GatedActivation:
         return silu(held, self.alpha)
 
     def up(self, value: Expr) -> Expr:
-        """What the gate is multiplied by."""
+        """The factor that the gate is multiplied by."""
         if self.limit:
             low, high = like(-self.limit, value), like(self.limit, value)
             value = bind(tir.max(tir.min(value, high), low))

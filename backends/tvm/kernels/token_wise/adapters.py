@@ -145,7 +145,7 @@ def adapter_grow(config: AdapterGrow, isa: Isa) -> tvm.tirx.PrimFunc:
 
 @dataclass(frozen=True)
 class _Operands:
-    """What one part of a row is computed from; its ``rank`` values of h start at ``offset``."""
+    """The operands of one part of a row; its ``rank`` values of h start at ``offset``."""
 
     y: Expr
     h: Expr

@@ -1,4 +1,4 @@
-"""What a worker is told and what it hands back; it runs in the environment of its peer.
+"""The request to a worker and its answers; a worker runs in the environment of its peer.
 
 ``python WORKER.py REQUEST.json``. The request names ``model`` (Hugging Face folder), ``heldout``
 and ``calibration`` (.npy of token ids [W, 513]), ``output`` (folder) and ``only`` (texts; a format
@@ -42,7 +42,7 @@ class Request:
         return not self._only or any(text in label for text in self._only)
 
     def folder(self, label: str) -> Path:
-        """Where a format's answer goes."""
+        """The folder of a format's answer, which is created."""
         kept = "".join(c if c.isalnum() or c in "._-" else "_" for c in label)
         path = self.output / kept
         path.mkdir(parents=True, exist_ok=True)

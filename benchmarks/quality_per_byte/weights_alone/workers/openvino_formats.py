@@ -46,7 +46,7 @@ DATA_AWARE = ("awq", "scale_estimation", "gptq")
 
 
 def inputs(ids: Any) -> dict[str, Any]:
-    """What the exported model takes, for ids [1, S]."""
+    """The inputs of the exported model for ids [1, S]."""
     positions = np.arange(ids.shape[1], dtype=np.int64)[None]
     return {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": positions}
 

@@ -1,1 +1,1 @@
-"""What drafts: n-grams of the text, lookahead, Medusa heads, and models of their own."""
+"""The drafters: n-grams of the text, lookahead, Medusa heads, and models of their own."""

@@ -1,4 +1,4 @@
-"""Which guesses of Medusa's heads a tree of drafts holds: the likeliest ones.
+"""The guesses of Medusa's heads that a tree of drafts holds: the likeliest ones.
 
 The chance that a node is accepted is the product of the accept rates of the guesses on its path,
 measured when the heads were trained (Cai et al., 2024, section 2.3.3). A tree of n nodes holds the

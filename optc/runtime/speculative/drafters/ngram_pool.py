@@ -1,4 +1,4 @@
-"""What followed short contexts in all texts that an engine has seen lately.
+"""The tokens that followed short contexts in all texts that an engine has seen lately.
 
 The n-grams of a served model repeat from one request to the next: where a text has no longer match
 of its own, they are the next best drafts (compare the pool of Fu et al., 2024, and the global trees
@@ -56,8 +56,8 @@ class NGramPool:
             self._young.update(zip(contexts, tokens[first:stop], strict=True))
 
     def follower(self, salt: str, tokens: Sequence[int], longer_than: int) -> tuple[int, int]:
-        """What last followed the longest known end of ``tokens``, and that end's length; length 0
-        if none of more than ``longer_than`` tokens is known."""
+        """The token that last followed the longest known end of ``tokens``, and that end's length;
+        length 0 if none of more than ``longer_than`` tokens is known."""
         for length in range(min(LONGEST, len(tokens)), longer_than, -1):
             context = hash((salt, *tokens[len(tokens) - length :]))
             token = self._young.get(context, self._old.get(context))

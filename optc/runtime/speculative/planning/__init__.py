@@ -1,1 +1,1 @@
-"""How many drafts pay: what steps cost, how often drafts hold, and the choice between them."""
+"""The number of drafts that pays: what steps cost, how often drafts hold, and the choice."""

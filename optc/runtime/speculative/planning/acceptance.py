@@ -35,7 +35,7 @@ class Acceptance:
         ]
 
     def _known(self, requests: Sequence[Draftable], limit: int) -> list[list[float | None]]:
-        """What is known of each draft; None where none of its grade was seen."""
+        """The known rates of each draft; None where none of its grade was seen."""
         found = []
         for request in requests:
             self._grades[request.id] = grades = request.grades

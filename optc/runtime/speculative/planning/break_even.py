@@ -78,7 +78,7 @@ class BreakEven:
         return True
 
     def counts(self, requests: Sequence[Draftable], sequences: int) -> list[int]:
-        """What pays; now and then one draft where nothing does."""
+        """The numbers of drafts that pay; now and then one draft where nothing does."""
         counts = [0] * len(requests)
         if requests and self._live.knows(sequences):
             budget = self._ledger.budget(max(request.room for request in requests))
@@ -117,7 +117,7 @@ class BreakEven:
         self._planner.forget(request_id)
 
     def _within(self, budget: float, requests: Sequence[Draftable], sequences: int) -> list[int]:
-        """What pays and costs at most ``budget`` plain steps."""
+        """The numbers of drafts that pay and cost at most ``budget`` plain steps."""
         costs = self._live.now()
         most = _rounded_down(budget) * costs.target.at(sequences)
         counts, _, self._extra = self._planner.plan(requests, sequences, costs, most)

@@ -52,7 +52,7 @@ class ChainPlanner:
     def plan(
         self, requests: Sequence[Draftable], sequences: int, costs: Costs, budget: float
     ) -> DraftPlan:
-        """What pays (`Planner.plan`)."""
+        """The drafts that pay (`Planner.plan`)."""
         rates = self._acceptance.rates(requests, self._limit)
         if costs.draft is None:
             return plan_drafts(rates, sequences, costs, budget)

@@ -28,7 +28,7 @@ class Draftable(NamedTuple):
 
 
 class StepTimes(NamedTuple):
-    """What came of one step of decodes and drafts.
+    """The outcome of one step of decodes and drafts.
 
     Attributes:
         sequences: B.

@@ -23,7 +23,7 @@ LEAST = -MOST_LENT - 1.0
 
 
 class Ledger:
-    """What drafts have won and lost against plain decoding, in plain steps.
+    """The account of what drafts have won and lost against plain decoding, in plain steps.
 
     Args:
         share: Of all time that drafts may lose.
@@ -34,7 +34,7 @@ class Ledger:
         self._share = share
 
     def budget(self, steps: int) -> float:
-        """What a step may lose at most, if so many plain steps are still to come; 0 or less for
+        """The most that a step may lose if so many plain steps are still to come; 0 or less for
         nothing."""
         return self.balance + min(MOST_LENT, LINE * steps)
 

@@ -1,4 +1,4 @@
-"""How many drafts are best for each request of a step, by what they cost and how often they hold.
+"""The best number of drafts for each request of a step, by what they cost and how often they hold.
 
 A plain step of B sequences takes t(B) and gives B tokens. With m drafts in it, it takes
 t(B + m) and, where a draft model makes them, d(b1) + d(b2) + … before: b1 requests have at least
@@ -25,7 +25,7 @@ _UNLIKELY = 0.01
 
 
 class Costs(NamedTuple):
-    """What a step costs by its rows, in the unit of the target's measured times.
+    """The costs of a step by its rows, in the unit of the target's measured times.
 
     Attributes:
         target: The engine that verifies.
@@ -62,7 +62,7 @@ class Costs(NamedTuple):
 
 
 class DraftPlan(NamedTuple):
-    """What to draft.
+    """The drafts to make.
 
     Attributes:
         counts: Drafts of each request.
@@ -127,7 +127,7 @@ def _chances(rates: tuple[int, ...]) -> list[float]:
 
 
 class _Bounds(NamedTuple):
-    """What all choices of drafts have in common.
+    """The common part of all choices of drafts.
 
     Attributes:
         sequences: B.
