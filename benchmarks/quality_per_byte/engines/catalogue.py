@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.peers import gguf_models, ik_llama
 from benchmarks.peers.variants import VARIANTS, Variant
-from optc import registry
-from optc.compiling.recipes.recipe import load_recipe
+from benchmarks.quality_per_byte.recipes import tvm_recipes
 
 #: Formats beside those that `benchmarks.peers` measures the speed of, by peer.
 _MORE = {
@@ -23,18 +22,13 @@ _MORE = {
 _GIVEN = ("int8-fused", "int4-fused")
 
 
-def recipes() -> list[str]:
-    """The shipped recipes for TVM."""
-    return [name for name in registry.recipe_files() if load_recipe(name).backend == "tvm"]
-
-
 def chosen(
     names: Sequence[str] | None, peers: Sequence[str] | None, only: Sequence[str]
 ) -> list[Variant]:
     """optc's recipes ``names`` (None: all, and those that compile the file as it came), then
     formats of ``peers`` (None: all) whose name has one of the texts ``only`` (none: all)."""
     given = (f"{name} {gguf_models.GIVEN}" for name in _GIVEN)
-    every = [*recipes(), *given] if names is None else names
+    every = [*tvm_recipes(), *given] if names is None else names
     ours = [Variant("optc", name, 0, "") for name in every]
     return [*ours, *(v for v in _theirs() if _wanted(v, peers, only))]
 

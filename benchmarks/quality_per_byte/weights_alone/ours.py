@@ -13,7 +13,6 @@ import optc
 from benchmarks.proof.numpy_llama import read_tensors
 from benchmarks.quality_per_byte.evaluate import Evaluator
 from benchmarks.quality_per_byte.points import Point, Size, Stored, count
-from optc import registry
 from optc.artifact.tasks.text_generation import TEXT_GENERATION
 from optc.compiling.lowering.lowering import lower
 from optc.compiling.recipes.recipe import load_recipe
@@ -30,11 +29,6 @@ from optc.system.progress import no_progress
 
 Array = np.ndarray[Any, Any]
 _FIGURES = ("kl_mean", "kl_p99", "top1_agreement", "perplexity", "perplexity_ratio")
-
-
-def tvm_recipes() -> list[str]:
-    """The shipped recipes for TVM."""
-    return [name for name in registry.recipe_files() if load_recipe(name).backend == "tvm"]
 
 
 def weights_alone(model: Path, recipe: str, calibration: Path) -> tuple[dict[str, Array], Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.quality_per_byte.curve import verdict
 from benchmarks.quality_per_byte.evaluate import Evaluator
+from benchmarks.quality_per_byte.recipes import tvm_recipes
 from benchmarks.quality_per_byte.result import Result
 from benchmarks.quality_per_byte.weights_alone import ours, peers
 
@@ -25,7 +26,7 @@ def measure(args: argparse.Namespace) -> tuple[Result, dict[str, Any]]:
     about = {"model": MODEL.name, "text": TEXT.name, "calibration": CALIBRATION.name}
     result = Result(args.json or RESULT, about, verdict)
     if not args.only_peers:
-        for recipe in args.recipes or ours.tvm_recipes():
+        for recipe in args.recipes or tvm_recipes():
             result.add(*ours.points(evaluator, recipe, TEXT, CALIBRATION))
             print(f"optc {recipe}", file=sys.stderr)
     if not args.only_ours:

@@ -7,13 +7,14 @@ import pytest
 from benchmarks.peers import environments
 from benchmarks.peers.conversion import COMMANDS
 from benchmarks.peers.variants import VARIANTS
-from benchmarks.quality_per_byte.engines.catalogue import chosen, recipes
+from benchmarks.quality_per_byte.engines.catalogue import chosen
+from benchmarks.quality_per_byte.recipes import tvm_recipes
 
 
 def test_every_recipe_and_every_peer_is_judged() -> None:
     found = chosen(None, None, [])
     ours = [variant.format for variant in found if variant.peer == "optc"]
-    assert ours == [*recipes(), "int8-fused as given", "int4-fused as given"]
+    assert ours == [*tvm_recipes(), "int8-fused as given", "int4-fused as given"]
     assert {"int8-fused", "mixed-4", "kv-int4"} <= set(ours)
     peers = {variant.peer for variant in found} - {"optc"}
     assert peers == {variant.peer for variant in VARIANTS} - {"optc"}
