@@ -106,6 +106,11 @@ class EngineError(OptcError, RuntimeError):
     exit_code = 70
 
 
+class ReplicaLostError(EngineError):
+    """One of several replicas ended while it computed an answer; others go on. The request may be
+    made again."""
+
+
 class GateError(OptcError):
     """A gate of the recipe failed or could not be measured; no artifact was written."""
 

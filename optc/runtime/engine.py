@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from optc.errors import OptcError
 from optc.runtime.answers.answer_cache import AnswerCache
 from optc.runtime.engine_info import EngineInfo
-from optc.runtime.executable.executable import StepInterface
 from optc.runtime.handle import Handle
-from optc.runtime.kv.kv_plan import KVPlan
 from optc.runtime.loop.adapter_loading import load_adapter
 from optc.runtime.loop.core_factory import CoreFactory, OpenExecutable
 from optc.runtime.loop.worker import Sleep, Worker
+from optc.runtime.loop.works import Works
 from optc.runtime.metrics.engine_health import EngineHealth
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.outputs import RequestOutput
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from optc.runtime.keywords import RequestTerms
+    from optc.runtime.kv_events.events import StepLog
 
 
 class Engine:
@@ -61,6 +61,7 @@ class Engine:
         drafting: With what tokens are drafted; None does not speculate.
         info: Where the engine comes from; None where it was not loaded from an artifact.
         defaults: Values of `SamplingParams` that hold where a request states none.
+        log: Told of blocks of cached prefixes that come and go; None is whom the settings name.
 
     Raises:
         OptcError: An engine cannot be loaded, or the memory is too little.
@@ -76,21 +77,36 @@ class Engine:
         drafting: Drafting | None = None,
         info: EngineInfo | None = None,
         defaults: Mapping[str, Any] | None = None,
+        log: StepLog | None = None,
     ) -> None:
+        settings = settings or ServeSettings()
+        ends = tuple(eos_token_ids)
+        opening = CoreFactory(open_executable, settings, drafting or Drafting(), ends, log)
+        after_s = settings.sleep_after
+        sleep = None if after_s is None else Sleep(after_s, opening)
+        worker = Worker(opening, settings.max_waiting, sleep)
+        works = Works(worker, opening.spec, opening.plan, opening.adapters)
+        self._begin_with(works, settings, tokenizer, ends, info, defaults)
+
+    def _begin_with(
+        self,
+        works: Works,
+        settings: ServeSettings,
+        tokenizer: Tokenizer | None,
+        eos_token_ids: tuple[int, ...],
+        info: EngineInfo | None,
+        defaults: Mapping[str, Any] | None,
+    ) -> None:
+        """Take requests for what computes them."""
         self.info = info
         self.defaults = dict(defaults or {})
-        self.settings = settings or ServeSettings()
+        self.settings = settings
         self.tokenizer = tokenizer
-        self.eos_token_ids = tuple(eos_token_ids)
-        opening = CoreFactory(
-            open_executable, self.settings, drafting or Drafting(), self.eos_token_ids
-        )
-        after_s = self.settings.sleep_after
-        sleep = None if after_s is None else Sleep(after_s, opening)
-        self._worker = Worker(opening, self.settings.max_waiting, sleep)
-        self.spec: StepInterface = opening.spec
-        self.kv_plan: KVPlan = opening.plan
-        self._adapters = opening.adapters
+        self.eos_token_ids = eos_token_ids
+        self._worker = works.worker
+        self.spec = works.spec
+        self.kv_plan = works.plan
+        self._adapters = works.adapters
         self._intake = InputProcessor(
             tokenizer,
             self.spec.vocab_size,

@@ -32,18 +32,24 @@ if TYPE_CHECKING:
     from optc.runtime.engine import Engine
     from optc.runtime.executable.executable import Executable
     from optc.runtime.keywords import ServeChanges
+    from optc.runtime.kv_events.events import StepLog
     from optc.runtime.speculative.drafting import Drafting
     from optc.runtime.text.tokenizer import Tokenizer
 
 
 def load(
-    path: str | Path, settings: ServeSettings | None = None, **changes: Unpack[ServeChanges]
+    path: str | Path,
+    settings: ServeSettings | None = None,
+    *,
+    log: StepLog | None = None,
+    **changes: Unpack[ServeChanges],
 ) -> Engine:
     """Load an artifact for generation.
 
     Args:
         path: The artifact's folder.
         settings: How it serves; None are the defaults.
+        log: Told of blocks of cached prefixes that come and go, unless the settings publish them.
         **changes: Fields of `ServeSettings` that differ from ``settings``.
 
     Raises:
@@ -81,7 +87,8 @@ def load(
         tokenizer=reader,
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
         drafting=_drafting(kinds, engines, settings, count),
-        defaults=_defaults(artifact) if settings.generation_defaults else None,
+        defaults=model_defaults(artifact) if settings.generation_defaults else None,
+        log=log,
     )
     _LOG.info("loaded %r", loaded)
     for other in choice.rejected:
@@ -90,8 +97,12 @@ def load(
     return loaded
 
 
-def _defaults(artifact: Artifact) -> Mapping[str, Any]:
-    """The model's own settings of generation."""
+def model_defaults(artifact: Artifact) -> Mapping[str, Any]:
+    """The model's own settings of generation.
+
+    Raises:
+        ArtifactError: One is no setting, or not usable.
+    """
     from optc.runtime.params import SamplingParams
 
     defaults = artifact.manifest.generation

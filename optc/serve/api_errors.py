@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from optc.errors import BusyError, EngineError, OptcError, RequestError
+from optc.errors import BusyError, EngineError, OptcError, ReplicaLostError, RequestError
 
 #: How the message of a sampling parameter that is out of its range begins.
 _PARAMETER = re.compile(r"(\w+)(?:\[.*?\])?=")
@@ -75,11 +75,13 @@ def of_error(error: OptcError) -> APIError:
     """The error that a client is told for one of the runtime: nothing that it did is a 5xx."""
     if isinstance(error, BusyError):
         return later(429, "too many requests wait; ask again later", "rate_limit_exceeded")
+    if isinstance(error, ReplicaLostError):
+        return later(503, f"{error.message}; ask again", "replica_lost")
     if isinstance(error, EngineError):
         cause = error.__cause__
         if cause is None:  # it was closed
             return later(503, "the server is shutting down")
-        if isinstance(cause, RequestError | EngineError):
+        if isinstance(cause, RequestError | EngineError | BusyError):
             return of_error(cause)
         return APIError(500, "the engine failed; the server's log says why", None, "engine_failed")
     stated = _PARAMETER.match(error.message)

@@ -53,6 +53,17 @@ def kv_events_packages() -> Iterator[None]:
 
 
 @contextmanager
+def ray_packages() -> Iterator[None]:
+    """The same for replicas on Ray.
+
+    Raises:
+        UnavailableError: A package of the ``ray`` extra is not installed.
+    """
+    with _packages("ray"):
+        yield
+
+
+@contextmanager
 def eval_packages() -> Iterator[None]:
     """The same for lm-eval.
 

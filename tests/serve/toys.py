@@ -11,6 +11,7 @@ import numpy as np
 from optc.runtime.engine import Engine
 from optc.runtime.executable.adapter_spec import ModuleWeights
 from optc.runtime.executable.executable import Float32, StepBatch, StepInterface
+from optc.runtime.kv_events.events import StepLog
 from optc.runtime.settings import ServeSettings
 from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.support.texts import byte_level
@@ -105,15 +106,18 @@ def toy_engine(
     template: str = TEMPLATE,
     special: Sequence[str] = (),
     defaults: dict[str, Any] | None = None,
+    log: StepLog | None = None,
+    kv_memory: str = "1MiB",
     **settings: Any,
 ) -> Engine:
     """An engine on the toy, or on another executable."""
     return Engine(
         executable or (lambda: ToyExecutable(SPEC)),
-        ServeSettings(kv_memory="1MiB", **settings),
+        ServeSettings(kv_memory=kv_memory, **settings),
         tokenizer=tokenizer(template, special),
         eos_token_ids=(1,),
         defaults=defaults,
+        log=log,
     )
 
 

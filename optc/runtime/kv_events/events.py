@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from optc.runtime.kv.prefix_cache import BlockLog
 from optc.runtime.kv.prefix_node import Node
 
 #: Where blocks lie, in vLLM's words. Consumers take it as a name.
@@ -75,6 +76,18 @@ class Publish(Protocol):
 
     def close(self) -> None:
         """Take no more."""
+        ...
+
+
+class StepLog(BlockLog, Protocol):
+    """Told of blocks that come and go, and of the ends of steps."""
+
+    def flush(self) -> None:
+        """A step has ended."""
+        ...
+
+    def close(self) -> None:
+        """All blocks are gone, and no more will come."""
         ...
 
 

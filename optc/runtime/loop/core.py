@@ -11,7 +11,7 @@ from optc.runtime.beams.searches import BeamSearches
 from optc.runtime.executable.executable import Executable
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
 from optc.runtime.kv.kv_plan import KVPlan
-from optc.runtime.kv_events.events import EventLog
+from optc.runtime.kv_events.events import StepLog
 from optc.runtime.loop.output_processor import advance
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.metrics.step_counters import count_drafts, count_queues, snapshot
@@ -75,7 +75,7 @@ class Core:
         eos_token_ids: Iterable[int] = (),
         spill_store: Store | None = None,
         speculator: Speculator | None = None,
-        log: EventLog | None = None,
+        log: StepLog | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         settings = settings or ServeSettings()

@@ -10,7 +10,7 @@ from optc.errors import InputError
 from optc.runtime.executable.executable import Executable, SharingExecutable, StepInterface
 from optc.runtime.executable.shared_kv import can_share
 from optc.runtime.kv.kv_plan import KVPlan, plan_kv, plan_with_draft
-from optc.runtime.kv_events.events import EventLog
+from optc.runtime.kv_events.events import EventLog, StepLog
 from optc.runtime.loop.core import Core
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafters.chain_drafter import LEAST_CHANCE, ChainDrafter
@@ -32,6 +32,7 @@ class CoreFactory:
         settings: How it serves.
         drafting: With what tokens are drafted.
         eos_token_ids: Tokens that end a text.
+        log: Told of blocks of cached prefixes that come and go; None is whom the settings name.
         spec: The target's, once called.
         plan: Sizes of the target's KV pools, once called.
     """
@@ -40,6 +41,7 @@ class CoreFactory:
     settings: ServeSettings = field(default_factory=ServeSettings)
     drafting: Drafting = field(default_factory=Drafting)
     eos_token_ids: Sequence[int] = ()
+    log: StepLog | None = None
     spec: StepInterface = field(init=False)
     plan: KVPlan = field(init=False)
     _kv_bytes: int = field(init=False)
@@ -98,7 +100,7 @@ class CoreFactory:
             eos_token_ids=self.eos_token_ids,
             spill_store=None if spill is None else parse_spill(spill),
             speculator=self.drafting.speculator(executable, model, costs),
-            log=None if settings.kv_events is None else _event_log(settings.kv_events),
+            log=self._log,
         )
         if before is not None:
             core.take_over(before)
@@ -125,6 +127,11 @@ class CoreFactory:
             prefix_cache=prefix_cache,
             least_chance=self._least_chance,
         )
+
+    @property
+    def _log(self) -> StepLog | None:
+        events = self.settings.kv_events
+        return self.log if events is None else _event_log(events)
 
     @property
     def _least_chance(self) -> float:

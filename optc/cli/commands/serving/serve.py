@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.commands.serving.keys import ADMIN_KEYS, KEYS, read_keys
+from optc.cli.commands.serving.loading import loading
 from optc.cli.commands.serving.sources import sources_of
 from optc.cli.logs import note, show_warnings
 from optc.cli.options import add_options, stated
@@ -178,6 +178,11 @@ _SERVED = (
     is_flag=True,
     help="Send spans of OpenTelemetry; OTEL_EXPORTER_OTLP_ENDPOINT and others say where.",
 )
+@click.option(
+    "--ray",
+    metavar="replicas=N[-M][,cpus=N][,gpus=N]",
+    help="Compute by N replicas on Ray, each request where its prefix is; by up to M under load.",
+)
 @click.option("--no-access-log", is_flag=True, help="Write no line for each request.")
 @add_options(ServeSettings, *_SERVED)
 def command(
@@ -192,8 +197,6 @@ def command(
     Requests choose one of several by "model". SIGTERM lets running requests end, then exits with
     code 0.
     """
-    from optc import load
-
     with serve_packages():
         from optc.serve.metrics import check_prefix
         from optc.serve.models import ModelTable
@@ -234,9 +237,11 @@ def command(
         text = f"everybody who reaches {settings.host} may ask: --api-key-file or {KEYS} sets keys"
         print_warnings([text])
     show_warnings()
-    sources = sources_of(artifacts, model_name, adapter, engines)
-    table = ModelTable(sources, partial(load, settings=engines), max_waiting)
-    serve(table, settings, lambda address: note(visible(_greeting(address, table))))
+    with loading(options["ray"], engines, settings) as load:
+        sources = sources_of(artifacts, model_name, adapter, load)
+        opener = None if options["ray"] else lambda path: load(path, {})
+        table = ModelTable(sources, opener, max_waiting)
+        serve(table, settings, lambda address: note(visible(_greeting(address, table))))
 
 
 def _admin_keys(options: dict[str, Any]) -> tuple[str, ...]:

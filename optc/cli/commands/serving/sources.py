@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,22 +10,31 @@ from typing import TYPE_CHECKING
 from optc.errors import InputError
 
 if TYPE_CHECKING:
-    from optc.runtime.settings import ServeSettings
+    from optc.runtime.engine import Engine
+    from optc.runtime.tensors.engine import TensorEngine
     from optc.serve.models import AdapterSource, ModelSource
+
+#: Gives the engine of an artifact, and of adapters by name.
+Load = Callable[[Path, Mapping[str, Path]], "Engine | TensorEngine"]
 
 
 def sources_of(
     artifacts: Sequence[Path],
     names: Sequence[str],
     adapters: Sequence[str],
-    settings: ServeSettings,
+    load: Load,
 ) -> list[ModelSource]:
     """The artifacts to load, by the names that requests use.
+
+    Args:
+        artifacts: Their folders.
+        names: What requests call them; none are those of the folders.
+        adapters: ``[MODEL:]NAME=FOLDER`` each.
+        load: Loads one.
 
     Raises:
         InputError: There are more or fewer names than artifacts, or an adapter is of no model.
     """
-    from optc.runtime.load import load
     from optc.serve.models import ModelSource
 
     if names and len(names) != len(artifacts):
@@ -40,7 +49,11 @@ def sources_of(
         model, source = _adapter(text, called)
         found[model].append(source)
     return [
-        ModelSource(name, partial(load, path, settings), tuple(found[name]))
+        ModelSource(
+            name,
+            partial(load, path, {one.name: one.folder for one in found[name]}),
+            tuple(found[name]),
+        )
         for name, path in zip(called, artifacts, strict=True)
     ]
 

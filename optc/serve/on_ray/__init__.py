@@ -1,0 +1,1 @@
+"""Replicas as deployments of Ray Serve; the package ``ray`` is imported here alone."""

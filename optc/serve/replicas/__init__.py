@@ -1,0 +1,1 @@
+"""An engine whose requests are computed by several replicas, each sent where its prefix is."""
