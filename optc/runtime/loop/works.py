@@ -71,7 +71,7 @@ class Computes(Protocol):
 
 @dataclass(frozen=True)
 class Works:
-    """Who computes requests, and how large they may be.
+    """The worker that computes requests, and how large these may be.
 
     Attributes:
         worker: Computes them.

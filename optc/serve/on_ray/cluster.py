@@ -10,6 +10,12 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import ray
+from ray import serve
+from ray.exceptions import RayError
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
+from ray.serve.exceptions import RayServeException
+
 from optc.errors import OptcError, ReplicaLostError, UnavailableError
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.serve.on_ray.deployment import RayReplica
@@ -27,20 +33,24 @@ _STORE_BYTES = 128 << 20
 
 class RayCluster:
     """The cluster that ``RAY_ADDRESS`` names, or one of this machine alone, which ends with this
-    process. It is reached when the first replicas are started.
+    process. It is made on the main thread, before the server handles signals: Ray sets handlers of
+    its own when it begins, which those of the server must replace.
 
     Args:
         options: How many replicas each model has.
         cpus: Of each replica.
         drain_s: Seconds that a replica has to end its answers when it is told to stop.
+
+    Raises:
+        UnavailableError: The cluster is not to be reached.
     """
 
     def __init__(self, options: ReplicaOptions, cpus: int, drain_s: float) -> None:
         self._options = options
         self._cpus = cpus
         self._drain_s = drain_s
-        self._own = False
-        self._joined = False
+        self._own = not os.environ.get("RAY_ADDRESS")
+        self._join()
 
     def start(self, open_engine: Open, adapters: Mapping[str, Path]) -> RayReplicas:
         """Start the replicas of a model, and wait until they are loaded.
@@ -50,11 +60,8 @@ class RayCluster:
             adapters: Folders of its adapters by name.
 
         Raises:
-            UnavailableError: The cluster is not to be reached, or the replicas do not start.
+            UnavailableError: The replicas do not start.
         """
-        self._join()
-        from ray import serve
-
         name = f"optc-{uuid.uuid4().hex[:12]}"
         deployment = serve.deployment(RayReplica, **self._settings())
         try:
@@ -69,25 +76,14 @@ class RayCluster:
 
     def close(self) -> None:
         """End Ray where it was started here, else leave the cluster."""
-        if not self._joined:
-            return
-        import ray
-        from ray import serve
-
         if self._own:
             serve.shutdown()
         ray.shutdown()
 
     def _join(self) -> None:
-        if self._joined:
-            return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        import ray
-        from ray import serve
-
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         more: dict[str, Any] = {}
-        self._own = not os.environ.get("RAY_ADDRESS")
         if self._own:
             most = self._options.most
             more = {
@@ -98,7 +94,6 @@ class RayCluster:
             }
         try:
             ray.init(namespace="optc", log_to_driver=False, logging_level="WARNING", **more)
-            self._joined = True
             serve.start(proxy_location="Disabled")
         except (OSError, RuntimeError, ValueError) as error:
             raise UnavailableError(
@@ -109,8 +104,6 @@ class RayCluster:
 
     def _settings(self) -> dict[str, Any]:
         """The keywords of a deployment."""
-        from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
-
         options = self._options
         settings: dict[str, Any] = {"num_replicas": options.least}
         if options.most > options.least:
@@ -171,9 +164,6 @@ class RayReplicas:
 
     async def reports(self, numbers: Mapping[str, int]) -> list[Report]:
         """Reports of those that answer in time."""
-        from ray.exceptions import RayError
-        from ray.serve.exceptions import RayServeException
-
         asked = self._handle.broadcast("report", dict(numbers))
         try:
             found = await asked.results_async(timeout_s=_REPORT_S, return_exceptions=True)
@@ -187,8 +177,6 @@ class RayReplicas:
         Raises:
             ReplicaLostError: It is gone.
         """
-        from ray.exceptions import RayError
-
         try:
             described: Described = await self._handle.describe.remote(None, [])
         except RayError as error:
@@ -197,16 +185,11 @@ class RayReplicas:
 
     def close(self) -> None:
         """End all of them."""
-        from ray import serve
-
         serve.delete(self._name)
 
 
 async def _messages(response: Any) -> AsyncGenerator[Message, None]:
-    """What comes of a call, with Ray's errors as those of here."""
-    from ray.exceptions import RayError
-    from ray.serve.exceptions import RayServeException
-
+    """The messages of a call, with Ray's errors as those of here."""
     try:
         async for message in response:
             yield message

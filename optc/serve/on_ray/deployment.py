@@ -49,7 +49,7 @@ class RayReplica:
         self._replica.check()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """How much of it is used."""
+        """The share of it that is used."""
         return {_LOAD: self._replica.load()}
 
     def __del__(self) -> None:

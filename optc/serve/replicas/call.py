@@ -18,7 +18,7 @@ _SOONEST_S = 1e-3
 
 @dataclass
 class _Part:
-    """What has come of one completion."""
+    """One completion as far as it has come."""
 
     delta: Delta | None = None
     times_s: list[float] = field(default_factory=list)

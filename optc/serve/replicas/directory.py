@@ -11,8 +11,8 @@ from optc.serve.replicas.block_changes import Changes
 #: Tokens of prompts that a running answer counts for: so much longer may a prompt's way be that
 #: spares a replica one more of them.
 ANSWER = 16
-#: What a token of a prompt counts for that need not be computed elsewhere: it holds up this request,
-#: and all that come after it.
+#: What a token of a prompt counts for that a replica lacks: it holds up this request, and those that
+#: come after it.
 LACKING = 2
 #: Reports for which blocks are believed that an ended request must have left: the next one may
 #: have been on its way when it ended.
@@ -38,7 +38,7 @@ class Ticket:
 
 @dataclass
 class _Known:
-    """What is known of a replica.
+    """A replica as far as it is known.
 
     Attributes:
         number: Of the last change that it told of.

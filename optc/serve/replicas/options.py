@@ -13,7 +13,7 @@ _HINT = "replicas=2, or with autoscaling replicas=1-4; besides cpus=N and gpus=N
 
 @dataclass(frozen=True)
 class ReplicaOptions:
-    """What a user wants.
+    """The replicas that a user wants.
 
     Attributes:
         least: Replicas that there are at least.

@@ -1,9 +1,10 @@
-"""How ``optc serve`` loads a model: in its own process, or in replicas on Ray."""
+"""Loads the models of ``optc serve``: in its own process, or in replicas on Ray."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ _REFUSED = {
 
 @contextmanager
 def loading(text: str | None, engines: ServeSettings, server: HTTPSettings) -> Iterator[Load]:
-    """What loads models. Replicas are gone behind the block.
+    """A function that loads models. Replicas are gone behind the block.
 
     Args:
         text: As of ``--ray``; None loads models in this process.
@@ -54,17 +55,16 @@ def loading(text: str | None, engines: ServeSettings, server: HTTPSettings) -> I
     if server.admin_folder is not None:
         raise InputError("does not go with --ray: its models are given", where="--admin-folder")
     with ray_packages():
-        import ray.serve
-
         from optc.serve.on_ray.cluster import RayCluster
     if options.cpus is None and engines.threads is not None:
         options = replace(options, cpus=engines.threads)
     cpus = options.share(usable_threads())
-    cluster = RayCluster(options, cpus, server.drain_s)
-    try:
-        yield partial(_there, cluster, replace(engines, threads=engines.threads or cpus))
-    finally:
-        cluster.close()
+    with redirect_stdout(sys.stderr):  # where Ray says what happens: stdout is for our lines alone
+        cluster = RayCluster(options, cpus, server.drain_s)
+        try:
+            yield partial(_there, cluster, replace(engines, threads=engines.threads or cpus))
+        finally:
+            cluster.close()
 
 
 def _here(

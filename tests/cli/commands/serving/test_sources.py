@@ -10,7 +10,6 @@ pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
 
 from optc.cli.commands.serving.sources import sources_of
 from optc.errors import InputError
-from optc.runtime.settings import ServeSettings
 from optc.serve.models import AdapterSource, ModelTable
 
 ONE, TWO = Path("artifacts/one"), Path("artifacts/two")
@@ -19,7 +18,7 @@ ONE, TWO = Path("artifacts/one"), Path("artifacts/two")
 def named(
     artifacts: list[Path], names: list[str], adapters: list[str]
 ) -> dict[str, tuple[AdapterSource, ...]]:
-    sources = sources_of(artifacts, names, adapters, ServeSettings())
+    sources = sources_of(artifacts, names, adapters, lambda path, found: pytest.fail(str(path)))
     ModelTable(sources)
     return {source.name: source.adapters for source in sources}
 
