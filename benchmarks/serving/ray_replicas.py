@@ -72,7 +72,7 @@ def main() -> None:
     prompts = grouped(args.groups, args.each, args.prefix)
     with optc.load(args.artifact, threads=args.cpus, kv_memory=args.kv_memory) as engine:
         result = asyncio.run(beside(engine, prompts, args))
-    result["settings"] = {name: str(value) for name, value in vars(args).items() if name != "json"}
+    result["settings"] = {**vars(args), "artifact": args.artifact.resolve().name, "json": None}
     result["cores"] = os.cpu_count()
     print(json.dumps(result, indent=1))
     if args.json:
