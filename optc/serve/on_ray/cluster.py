@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -16,7 +17,7 @@ from ray.exceptions import RayError
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
 from ray.serve.exceptions import RayServeException
 
-from optc.errors import OptcError, ReplicaLostError, UnavailableError
+from optc.errors import InputError, OptcError, ReplicaLostError, UnavailableError
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.serve.on_ray.deployment import RayReplica
 from optc.serve.replicas.options import ReplicaOptions
@@ -42,6 +43,7 @@ class RayCluster:
         drain_s: Seconds that a replica has to end its answers when it is told to stop.
 
     Raises:
+        InputError: A replica would have more CPUs than this machine, where it is to run.
         UnavailableError: The cluster is not to be reached.
     """
 
@@ -50,6 +52,13 @@ class RayCluster:
         self._cpus = cpus
         self._drain_s = drain_s
         self._own = not os.environ.get("RAY_ADDRESS")
+        here = os.cpu_count() or 1
+        if self._own and cpus > here:
+            raise InputError(
+                f"{cpus} CPUs for a replica on a machine with {here}",
+                where="ray",
+                hint=f"at most {here}, or RAY_ADDRESS, which names a cluster",
+            )
         self._join()
 
     def start(self, open_engine: Open, adapters: Mapping[str, Path]) -> RayReplicas:
@@ -68,7 +77,7 @@ class RayCluster:
             handle = serve.run(deployment.bind(open_engine, adapters), name=name, route_prefix=None)
         except RuntimeError as error:  # the application failed
             raise UnavailableError(
-                f"the replicas do not start: {_reason(error)}",
+                f"the replicas do not start: {_why(name) or _reason(error)}",
                 where="ray",
                 hint="Ray's log of them: logs/serve in /tmp/ray/session_latest of their machine",
             ) from error
@@ -85,6 +94,7 @@ class RayCluster:
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         more: dict[str, Any] = {}
         if self._own:
+            os.environ.setdefault("RAY_worker_niceness", "0")  # 15: all else would go before
             most = self._options.most
             more = {
                 "address": "local",
@@ -120,6 +130,7 @@ class RayCluster:
             "name": "replica",
             "ray_actor_options": {"num_cpus": self._cpus, "num_gpus": options.gpus},
             "max_ongoing_requests": _ONGOING,
+            "max_constructor_retry_count": 1,  # what cannot be loaded once cannot be later
             "graceful_shutdown_timeout_s": self._drain_s,
             "graceful_shutdown_wait_loop_s": 0.2,
             "request_router_config": RequestRouterConfig(
@@ -197,6 +208,14 @@ async def _messages(response: Any) -> AsyncGenerator[Message, None]:
         raise
     except (RayError, RayServeException) as error:
         raise ReplicaLostError("the replica that computed the answer is gone") from error
+
+
+def _why(name: str) -> str:
+    """The last error in what Ray says of an application that failed; empty where there is none."""
+    found = serve.status().applications.get(name)
+    said = [one.message for one in found.deployments.values()] if found is not None else []
+    errors = re.findall(r"^[\w.]*Error: (.+)$", "\n".join(said), re.MULTILINE)
+    return str(errors[-1])[:500] if errors else ""
 
 
 def _reason(error: BaseException) -> str:

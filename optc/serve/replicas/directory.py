@@ -11,8 +11,8 @@ from optc.serve.replicas.block_changes import Changes
 #: Tokens of prompts that a running answer counts for: so much longer may a prompt's way be that
 #: spares a replica one more of them.
 ANSWER = 16
-#: What a token of a prompt counts for that a replica lacks: it holds up this request, and those that
-#: come after it.
+#: What a token of a prompt counts for that a replica lacks: it holds up this request, and later
+#: ones.
 LACKING = 2
 #: Reports for which blocks are believed that an ended request must have left: the next one may
 #: have been on its way when it ended.

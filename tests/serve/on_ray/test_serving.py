@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -188,3 +189,19 @@ def test_sigterm_lets_a_stream_end(server: Server, client: Any) -> None:
     assert code == 0
     assert lines
     wait(lambda: not pids(server))
+
+
+def test_replicas_that_do_not_start_say_why(artifact: Path) -> None:
+    command = [sys.executable, "-m", "tests.support.children.serve_toy", "serve", str(artifact)]
+    options = ["--port", "0", "--ray", "replicas=1,cpus=1", "--kv-memory", "100"]
+    done = subprocess.run(
+        [*command, *options],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=2 * PATIENCE_S,
+    )
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "ray: the replicas do not start: kv_memory: 100 bytes hold no KV block" in done.stderr

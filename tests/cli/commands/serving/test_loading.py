@@ -30,6 +30,17 @@ def test_what_does_not_go(optc: Optc, talker: Path, options: tuple[str, ...], me
     assert message in outcome.err
 
 
+def test_a_replica_fits_on_the_machine(
+    optc: Optc, talker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray.serve", reason="the extra 'ray' is not installed")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    outcome = optc("serve", talker, "--ray", "replicas=2,cpus=3")
+    assert outcome.code == 2
+    assert "3 CPUs for a replica on a machine with 2" in outcome.err
+
+
 def test_models_are_given_at_the_start(
     optc: Optc, talker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
