@@ -324,6 +324,17 @@ class PreparedBackend(Protocol):
 
 
 @runtime_checkable
+class WeightsBackend(Protocol):
+    """A backend whose engines keep weights apart from code.
+
+    Attributes:
+        weight_files: Names of the files that hold nothing but weights.
+    """
+
+    weight_files: frozenset[str]
+
+
+@runtime_checkable
 class LoweredOnnxBackend(Protocol):
     """A backend that can run, on the CPU, what another one lowered (`EngineBuild.lowered_onnx`)."""
 

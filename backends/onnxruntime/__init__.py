@@ -26,6 +26,7 @@ class OnnxRuntimeBackend:
 
     name = "onnxruntime"
     preference = 10
+    weight_files = frozenset({"weights.bin"})
 
     def available(self) -> str:
         """Empty if engines can be built here, else what is wrong and how to mend it.

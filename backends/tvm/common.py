@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from optc.backends.tvm.engine_files import WEIGHTS_FILE
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 class TvmBackendBase:
     """The parts of `optc.backend.Backend` that do not depend on the kind of target."""
+
+    weight_files = frozenset({WEIGHTS_FILE})
 
     def available(self) -> str:
         """Empty if the host's part of engines can be built here, else what is missing and how to

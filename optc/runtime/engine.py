@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from optc.errors import OptcError
+from optc.errors import InputError, OptcError
 from optc.runtime.answers.answer_cache import AnswerCache
 from optc.runtime.engine_info import EngineInfo
 from optc.runtime.handle import Handle
 from optc.runtime.loop.adapter_loading import load_adapter
-from optc.runtime.loop.core_factory import CoreFactory, OpenExecutable
+from optc.runtime.loop.core_factory import CoreFactory
+from optc.runtime.loop.replacement import OpenExecutable
+from optc.runtime.loop.swapping import Swapping
 from optc.runtime.loop.worker import Sleep, Worker
 from optc.runtime.loop.works import Works
 from optc.runtime.metrics.engine_health import EngineHealth
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from optc.runtime.keywords import RequestTerms
     from optc.runtime.kv_events.events import StepLog
+    from optc.runtime.loop.replacement import Replacement
 
 
 class Engine:
@@ -85,8 +88,10 @@ class Engine:
         after_s = settings.sleep_after
         sleep = None if after_s is None else Sleep(after_s, opening)
         worker = Worker(opening, settings.max_waiting, sleep)
+        worker.serves = info
         works = Works(worker, opening.spec, opening.plan, opening.adapters)
         self._begin_with(works, settings, tokenizer, ends, info, defaults)
+        self._swapping = Swapping(worker, opening)
 
     def _begin_with(
         self,
@@ -99,6 +104,9 @@ class Engine:
     ) -> None:
         """Take requests for what computes them."""
         self.info = info
+        self._swapping: Swapping | None = None
+        #: Opens another artifact for `swap`; None where there is nothing to swap.
+        self.replacement: Callable[[Path], Replacement] | None = None
         self.defaults = dict(defaults or {})
         self.settings = settings
         self.tokenizer = tokenizer
@@ -323,7 +331,7 @@ class Engine:
 
     def _is_answered(self, submission: Submission) -> bool:
         """The answer is known, and has been given."""
-        if self._answers is None or not self._answers.answer(submission):
+        if self._answers is None or not self._answers.answer(submission, self.info):
             return False
         self._intake.discard(submission)
         return True
@@ -364,6 +372,34 @@ class Engine:
             RequestError: No adapter of that name.
         """
         self._adapters.unload(name)
+
+    def swap(self, path: str | Path) -> None:
+        """Compute with the weights of another artifact from now on, without a load: one whose
+        engine is the same but for its weights (`optc.artifact.same_engine`). Back again is another
+        swap.
+
+        Each request is answered by one artifact to its end: by the old one if it was handed in
+        before the call, by the new one if after it, by either meanwhile. The call waits until
+        those before it have ended. No cached prefix, spilled block or kept answer of old weights is
+        used for new ones; adapters stay.
+
+        Args:
+            path: The artifact's folder.
+
+        Raises:
+            InputError: The engine, the tokenizer or the defaults of generation differ, or this
+                kind of engine cannot exchange weights. The old ones stay.
+            ArtifactError: Not an artifact, or damaged; the old weights stay.
+            EngineError: The engine failed or is closed, or this is a fork of its process.
+        """
+        self._worker.check()
+        if self._swapping is None or self.replacement is None:
+            raise InputError("the engine was loaded from no artifact", where="swap")
+
+        def taken(info: EngineInfo) -> None:
+            self.info = info
+
+        self._swapping.swap(self.replacement(Path(path)), taken)
 
     def metrics(self) -> EngineMetrics:
         """Counters and queues of now."""

@@ -19,6 +19,7 @@ class EngineInfo:
         backend: That built and loaded it.
         target: Name of what it was compiled for.
         rejected: The artifact's other target engines, with the reason against each.
+        digest: The artifact's; empty where it is of no interest.
     """
 
     artifact: Path
@@ -26,12 +27,14 @@ class EngineInfo:
     backend: str
     target: str
     rejected: tuple[Rejected, ...] = ()
+    digest: str = ""
 
     @staticmethod
-    def of(artifact: Path, choice: Choice) -> EngineInfo:
+    def of(artifact: Path, choice: Choice, digest: str = "") -> EngineInfo:
         """The info of a chosen engine."""
-        entry = choice.entry
-        return EngineInfo(artifact, entry.name, entry.backend, entry.target.name, choice.rejected)
+        entry, rejected = choice.entry, choice.rejected
+        target = entry.target.name
+        return EngineInfo(artifact, entry.name, entry.backend, target, rejected, digest)
 
     def to_json(self) -> dict[str, Any]:
         """The ``engine`` of commands' JSON objects."""

@@ -13,6 +13,7 @@ from optc.runtime.scoring.prompt_logprobs import PromptLogprobs
 from optc.runtime.threads.own_process import OwnProcess
 
 if TYPE_CHECKING:
+    from optc.runtime.engine_info import EngineInfo
     from optc.runtime.threads.waking import Waker
 
 
@@ -47,6 +48,8 @@ class Handle:
         self._wakers: dict[int, Waker] = {}  # by their id: a lock could not be entered again
         self._callbacks: list[Callable[[Handle], object]] = []
         self._engine: object = None
+        #: The engine that answers, once the request has come to it (`Engine.swap`).
+        self.served_by: EngineInfo | None = None
 
     @property
     def done(self) -> bool:

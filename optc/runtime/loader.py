@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from optc import registry
 from optc.artifact.artifact import Artifact
+from optc.artifact.choose import Choice
 from optc.artifact.manifest import EngineEntry
 from optc.backend import PreparedBackend
 from optc.errors import ArtifactError, InputError, RequestError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from optc.runtime.executable.executable import Executable
     from optc.runtime.keywords import ServeChanges
     from optc.runtime.kv_events.events import StepLog
+    from optc.runtime.loop.replacement import Replacement
     from optc.runtime.speculative.drafting import Drafting
     from optc.runtime.text.tokenizer import Tokenizer
 
@@ -68,14 +70,9 @@ def load(
     with artifact.contents_checked(settings.verify):
         from optc.runtime.engine import Engine
         from optc.runtime.engine_info import EngineInfo
-        from optc.runtime.speculative.drafters.draft_artifact import find_draft
 
         choice = artifact.choose(name=settings.engine)
-        engines = {"target": _Engine(artifact, choice.entry, count)}
-        for role in MODELS:
-            if role in kinds:
-                found = find_draft(artifact, choice.entry, role, settings.draft, settings.verify)
-                engines[role] = _Engine(*found, count)
+        engines = _engines(artifact, choice.entry, kinds, settings, count)
         reader = artifact_tokenizer(artifact)
         for opened in engines.values():
             opened.prepare()
@@ -83,18 +80,66 @@ def load(
     loaded = Engine(
         engines["target"],
         settings,
-        info=EngineInfo.of(artifact.path, choice),
+        info=EngineInfo.of(artifact.path, choice, artifact.digest),
         tokenizer=reader,
         eos_token_ids=tokenizer.eos_token_ids if tokenizer else (),
         drafting=_drafting(kinds, engines, settings, count),
         defaults=model_defaults(artifact) if settings.generation_defaults else None,
         log=log,
     )
+    loaded.replacement = lambda other: _replacement(artifact, choice, other, kinds, settings)
     _LOG.info("loaded %r", loaded)
     for other in choice.rejected:
         _LOG.info("not %s: %s", other.name, other.reason)
     give_back_freed()  # reading a tokenizer leaves tens of megabytes behind
     return loaded
+
+
+def _engines(
+    artifact: Artifact,
+    target: EngineEntry,
+    kinds: tuple[str, ...],
+    settings: ServeSettings,
+    threads: int,
+) -> dict[str, _Engine]:
+    """The target and what drafts for it, by role."""
+    from optc.runtime.speculative.drafters.draft_artifact import find_draft
+
+    engines = {"target": _Engine(artifact, target, threads)}
+    for role in MODELS:
+        if role in kinds:
+            found = find_draft(artifact, target, role, settings.draft, settings.verify)
+            engines[role] = _Engine(*found, threads)
+    return engines
+
+
+def _replacement(
+    loaded: Artifact,
+    choice: Choice,
+    path: Path,
+    kinds: tuple[str, ...],
+    settings: ServeSettings,
+) -> Replacement:
+    """The engine that is loaded, in another artifact that differs in weights alone.
+
+    Raises:
+        ArtifactError: Not an artifact, or damaged.
+        InputError: Something else differs.
+    """
+    from optc.artifact.same_engine import check_same_engine, check_same_text
+    from optc.runtime.engine_info import EngineInfo
+    from optc.runtime.loop.replacement import Replacement
+
+    artifact = Artifact.open(path, "size")
+    check_same_engine(loaded.manifest, artifact.manifest, choice.entry.name, str(path))
+    check_same_text(loaded.manifest, artifact.manifest, str(path))
+    with artifact.contents_checked(settings.verify):
+        count = settings.threads or usable_threads()
+        entry = next(e for e in artifact.manifest.engines if e.name == choice.entry.name)
+        engines = _engines(artifact, entry, kinds, settings, count)
+    info = EngineInfo.of(artifact.path, Choice(entry, choice.rejected), artifact.digest)
+    drafting = _drafting(kinds, engines, settings, count)
+    return Replacement(artifact.engine_folder(entry), engines["target"], drafting, info)
 
 
 def model_defaults(artifact: Artifact) -> Mapping[str, Any]:

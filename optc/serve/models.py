@@ -220,6 +220,20 @@ class ModelTable:
         for one in source.adapters:
             self.add_adapter(base, one)
 
+    def swap(self, model: ServedModel, path: Path) -> None:
+        """Compute a model and its adapters with the weights of another artifact.
+
+        Raises:
+            OptcError: That cannot be; the old weights stay.
+        """
+        model.engine.swap(path)
+        origin = origin_of(model.engine)
+        changed = {"origin": origin, "fingerprint": _fingerprint(origin)}
+        self._models = {
+            name: replace(one, **changed) if one.engine is model.engine else one
+            for name, one in self._models.items()
+        }
+
     def _add_tensors(
         self, source: ModelSource, engine: TensorEngine | Transcriber, created: int
     ) -> None:

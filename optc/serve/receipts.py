@@ -81,8 +81,11 @@ class Receipts:
         if params.max_tokens is None:  # the context of another engine may be another one
             params = params.changed(max_tokens=engine.max_context - output.prompt_tokens)
         answers = [AnswerReceipt.of(one, with_text=self._with_text) for one in output.completions]
+        origin, served_by = model.origin, handle.served_by
+        if served_by is not None and served_by.digest:  # weights may have been swapped before it
+            origin = replace(origin, artifact=served_by.digest)
         receipt = Receipt(
-            model.origin,
+            origin,
             output.prompt_token_ids,
             params,
             tuple(answers),

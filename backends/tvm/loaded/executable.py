@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -53,7 +54,8 @@ class TvmExecutable:
         self._step = functions["step"]
         self._replays = replays
         self._weights = weights
-        self._weight_tensors = [ffi.from_dlpack(weights.array(name)) for name in weight_names]
+        self._weight_names = weight_names
+        self._weight_tensors = self._tensors_of(weights)
         self._staging = Staging.on_host(spec, ffi.from_dlpack)
         self._pools = KVPools(spec, ffi.from_dlpack)
         self._adapters = AdapterPools(spec.adapters, ffi.from_dlpack)
@@ -62,10 +64,32 @@ class TvmExecutable:
         self._logits: Any = None
         self._fixed: tuple[Any, ...] | None = None
         self._hidden: Float32 | None = None
-        self._heads: Heads | None = None
-        if spec.accept_rates:
-            run, tensors = functions["medusa"], self._weight_tensors
-            self._heads = Heads(run, tensors, ffi.from_dlpack, head_replays)
+        self._head_replays = head_replays
+        self._heads = self._new_heads()
+
+    def _tensors_of(self, weights: WeightFiles) -> list[Any]:
+        return [self._ffi.from_dlpack(weights.array(name)) for name in self._weight_names]
+
+    def _new_heads(self) -> Heads | None:
+        if not self.spec.accept_rates:
+            return None
+        run, wrap = self._functions["medusa"], self._ffi.from_dlpack
+        if self._head_replays is not None:
+            self._head_replays.clear()
+        return Heads(run, self._weight_tensors, wrap, self._head_replays)
+
+    def use_weights(self, folder: Path) -> None:
+        """Compute with the weights in ``folder`` (`SwappingExecutable.use_weights`).
+
+        Raises:
+            ArtifactError: They are not there, or too few.
+        """
+        new, old = self._weights.of(folder), self._weights
+        tensors = self._tensors_of(new)
+        self._forget()
+        self._weights, self._weight_tensors = new, tensors
+        self._heads = self._new_heads()
+        old.close()
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
         """Allocate zeroed pools; memory is taken as blocks are first written.

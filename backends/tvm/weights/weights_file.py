@@ -243,6 +243,7 @@ class WeightFiles:
     """
 
     def __init__(self, shared: Path, own: Path, placed: Sequence[Placed]) -> None:
+        self._paths, self._all = (shared, own), placed
         mine = [p for p in placed if p.own]
         self._own = {p.name for p in mine}
         self._files = [MappedWeights(shared, [p for p in placed if not p.own])]
@@ -252,6 +253,20 @@ class WeightFiles:
     def array(self, name: str) -> Array:
         """The tensor ``name``, as of `MappedWeights.array`."""
         return self._files[name in self._own].array(name)
+
+    def of(self, folder: Path) -> WeightFiles:
+        """Those at the same places of the same engine in another artifact.
+
+        Args:
+            folder: Its own file's.
+
+        Raises:
+            ArtifactError: As of `MappedWeights`.
+        """
+        shared, own = self._paths
+        return WeightFiles(
+            folder / os.path.relpath(shared, own.parent), folder / own.name, self._all
+        )
 
     def close(self) -> None:
         """Unmap; no array of this object may be used afterwards."""

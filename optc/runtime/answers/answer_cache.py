@@ -11,11 +11,15 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from threading import RLock
+from typing import TYPE_CHECKING
 
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Completion, Delta, RequestOutput
 from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.submitting.submission import Submission
+
+if TYPE_CHECKING:
+    from optc.runtime.engine_info import EngineInfo
 
 #: Answers that ended otherwise would end otherwise again.
 _BY_ITSELF = frozenset({"stop", "length"})
@@ -51,8 +55,13 @@ class AnswerCache:
         self.lookups = 0
         self.hits = 0
 
-    def answer(self, submission: Submission) -> bool:
+    def answer(self, submission: Submission, served_by: EngineInfo | None = None) -> bool:
         """Answer a request if that is known; else its answer is kept once there is one.
+
+        Args:
+            submission: The request.
+            served_by: Whose answers count: the artifact's that is loaded now. Another one may have
+                taken its place before the request's first step.
 
         Returns:
             True if it has been answered: its handle has ended.
@@ -62,13 +71,14 @@ class AnswerCache:
             return False
         with self._lock:
             self.lookups += 1
-            kept = self._kept.get(key)
+            kept = self._kept.get(known := _of(served_by) + key)
             if kept is not None:
                 self.hits += 1
-                self._kept.move_to_end(key)
+                self._kept.move_to_end(known)
         if kept is None:
             submission.handle.add_done_callback(lambda handle: self._keep(key, handle))
             return False
+        submission.handle.served_by = served_by
         _replay(kept.completions, submission)
         return True
 
@@ -89,6 +99,7 @@ class AnswerCache:
         kept = _kept(handle)
         if kept is None or kept.size > self._most:
             return
+        key = _of(handle.served_by) + key
         with self._lock:
             before = self._kept.pop(key, None)
             self._size += kept.size - (0 if before is None else before.size)
@@ -96,6 +107,11 @@ class AnswerCache:
             while self._size > self._most:
                 _, oldest = self._kept.popitem(last=False)
                 self._size -= oldest.size
+
+
+def _of(served_by: EngineInfo | None) -> bytes:
+    """Tells answers of one artifact from those of another."""
+    return b"" if served_by is None else served_by.digest.encode()
 
 
 def _kept(handle: Handle) -> _Kept | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -284,5 +285,21 @@ class SharingExecutable(Protocol):
 
         Raises:
             optc.errors.InputError: It has none, or is of another backend.
+        """
+        ...
+
+
+@runtime_checkable
+class SwappingExecutable(Protocol):
+    """The abilities of an engine whose weights can be exchanged while it is loaded."""
+
+    spec: StepInterface
+
+    def use_weights(self, folder: Path) -> None:
+        """Compute with the weights in ``folder`` from now on: that of the same engine in another
+        artifact, compiled to the same code. Pools must be allocated anew before the next step.
+
+        Raises:
+            optc.errors.ArtifactError: They are not there, or too few; the engine is as before.
         """
         ...

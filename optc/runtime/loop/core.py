@@ -224,13 +224,17 @@ class Core:
 
     def close(self) -> None:
         """Release the engine and what drafts for it."""
+        self.leave()
+        self.executable.close()
+
+    def leave(self) -> None:
+        """Release all but the engine, which another core will run."""
         if self._speculator:
             self._speculator.close()
         if self._spill:
             self._spill.close()
         if self._log is not None:
             self._log.close()
-        self.executable.close()
 
     def _fork(
         self, draws: list[LogitRows], started: float

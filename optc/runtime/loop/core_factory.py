@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from optc.errors import InputError
-from optc.runtime.executable.executable import Executable, SharingExecutable, StepInterface
+from optc.errors import InputError, OptcError
+from optc.runtime.executable.executable import (
+    Executable,
+    SharingExecutable,
+    StepInterface,
+    SwappingExecutable,
+)
 from optc.runtime.executable.shared_kv import can_share
 from optc.runtime.kv.kv_plan import KVPlan, plan_kv, plan_with_draft
 from optc.runtime.kv_events.events import EventLog, StepLog
 from optc.runtime.loop.core import Core
+from optc.runtime.loop.replacement import OpenExecutable, Replacement
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafters.chain_drafter import LEAST_CHANCE, ChainDrafter
 from optc.runtime.speculative.drafters.draft_model import DraftModel
@@ -19,8 +25,6 @@ from optc.runtime.speculative.drafters.eagle import EagleModel
 from optc.runtime.speculative.drafters.shared_kv import SharedKVDraft
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.spill.where import parse_spill
-
-OpenExecutable = Callable[[], Executable]
 
 
 @dataclass
@@ -65,6 +69,38 @@ class CoreFactory:
             core = self._core(executable, draft, before)
             on_error.pop_all()
         return core
+
+    def swapped(self, before: Core, new: Replacement) -> Core:
+        """A core that computes with other weights, in the place of one that has nothing to do. What
+        was computed with the old ones is forgotten.
+
+        Raises:
+            InputError: The engine cannot exchange its weights; ``before`` goes on.
+            OptcError: The weights, or what drafts beside them, cannot be opened; ``before`` goes
+                on.
+        """
+        executable = before.executable
+        if not isinstance(executable, SwappingExecutable):
+            raise InputError(
+                "the weights of this kind of engine cannot be exchanged",
+                where=str(new.folder),
+                hint="load the artifact as another model",
+            )
+        draft = new.drafting.opened_draft()
+        try:
+            executable.use_weights(new.folder)
+        except BaseException:
+            if draft is not None:
+                draft.close()
+            raise
+        before.leave()
+        self.open_executable = new.open_executable
+        # the same code takes the same time
+        self.drafting = replace(new.drafting, costs=self.drafting.costs)
+        try:
+            return self._core(executable, draft, before)
+        except OptcError as error:  # there is no way back
+            raise RuntimeError("the engine cannot go on with new weights") from error
 
     def _core(self, executable: Executable, draft: Executable | None, before: Core | None) -> Core:
         spec = self.spec = executable.spec

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from optc.errors import EngineError, OptcError
 from optc.runtime.handle import Handle
@@ -33,6 +34,9 @@ from optc.runtime.submitting.submission import Submission
 from optc.runtime.threads.own_process import OwnProcess
 from optc.system.logs.logger import logger
 from optc.system.processes.process_memory import give_back_freed
+
+if TYPE_CHECKING:
+    from optc.runtime.engine_info import EngineInfo
 
 #: Requests that are added between two steps, and that are cancelled; more wait for the next one, so
 #: that others go on.
@@ -53,9 +57,15 @@ class _Stop:
 
 @dataclass
 class _Call:
-    """Something to do between two steps, and what it raised."""
+    """Something to do between two steps, and what it raised.
 
-    function: Callable[[Core], None]
+    Attributes:
+        function: Gets the core; gives one that takes its place, or None.
+        alone: It waits until no request runs, and holds up those that came after it.
+    """
+
+    function: Callable[[Core], Core | None]
+    alone: bool = False
     done: Latch = field(default_factory=Latch)
     error: OptcError | None = None
 
@@ -110,6 +120,8 @@ class Worker:
         self._core: Core | None = None
         self._sleep = sleep
         self._asleep = False
+        #: What answers from now on; each handle keeps it from its request's first step on.
+        self.serves: EngineInfo | None = None
         self._thread = threading.Thread(
             target=self._main, args=(open_core,), name="optc-engine", daemon=True
         )
@@ -164,7 +176,19 @@ class Worker:
             EngineError: As of `check`, or the function ended the engine.
             OptcError: What ``function`` raised.
         """
-        call = _Call(function)
+        self._wait_for(_Call(function))
+
+    def change(self, function: Callable[[Core], Core]) -> None:
+        """Let ``function`` put another core in the place of the present one, and wait for it.
+        Requests that were handed in before end first, those that come after it wait.
+
+        Raises:
+            EngineError: As of `check`, or the function ended the engine.
+            OptcError: What ``function`` raised; all is as before.
+        """
+        self._wait_for(_Call(function, alone=True))
+
+    def _wait_for(self, call: _Call) -> None:
         self._put(call)
         call.done.wait()
         if call.error is not None:
@@ -215,8 +239,9 @@ class Worker:
                 self._ready.set()
                 while core is not None:
                     try:
-                        ends = self._serve(core)
+                        ends = self._serve()
                     finally:
+                        core = self._present
                         core.close()
                     core = None if ends else self._woken(core)
         finally:
@@ -239,14 +264,22 @@ class Worker:
             self._cancel(core, message.handle)
             self._taken.popleft()
 
-    def _serve(self, core: Core) -> bool:
+    @property
+    def _present(self) -> Core:
+        assert self._core is not None  # once it was opened
+        return self._core
+
+    def _serve(self) -> bool:
         """Serve; True when the engine is to end, False when it may sleep."""
         while True:
+            core = self._present
             if not self._take(core, wait=not core.has_work and not self._taken):
                 return False
-            if self._deal_with_some(core):
+            if self._deal_with_some():
+                core = self._present
                 self._publish([core.cancel(r) for _, r in self._requests.values()])
                 return True
+            core = self._present
             if core.has_work:
                 self._step_began_s = time.perf_counter()
                 updates = core.step()
@@ -255,7 +288,7 @@ class Worker:
                 for request in core.scheduler.admitted:
                     self._leave_place(request)
 
-    def _deal_with_some(self, core: Core) -> bool:
+    def _deal_with_some(self) -> bool:
         """Deal with messages in turns, with one request of each, so that few need not wait for
         many; True if the engine is to end."""
         left = 1.0
@@ -263,12 +296,29 @@ class Worker:
             message = self._taken[0]
             if isinstance(message, _Stop):
                 return True
+            if _is_alone(message) and self._present.has_work:
+                return self._deal_with_ends()
             left -= 1 / (AT_ONCE if isinstance(message, deque) else CANCELLED_AT_ONCE)
-            self._deal_with(message, core)
+            self._deal_with(message, self._present)
             self._taken.popleft()
             if isinstance(message, deque) and message:
-                self._taken.append(message)
+                self._put_back(message)
         return False
+
+    def _put_back(self, message: deque[Submission]) -> None:
+        """Let the rest of a message wait for its turn: before what came after it and must wait for
+        the end of all that came before."""
+        alone = (place for place, other in enumerate(self._taken) if _is_alone(other))
+        self._taken.insert(next(alone, len(self._taken)), message)
+
+    def _deal_with_ends(self) -> bool:
+        """Deal with what needs not wait behind a call that does: with the ends of requests; True if
+        the engine is to end."""
+        for message in self._taken:
+            if isinstance(message, _Cancel):
+                self._cancel(self._present, message.handle)
+        self._taken = deque(one for one in self._taken if not isinstance(one, _Cancel))
+        return any(isinstance(message, _Stop) for message in self._taken)
 
     def _take(self, core: Core, *, wait: bool) -> bool:
         """Take all messages; if there are none and ``wait``, the next one. False where none comes
@@ -291,10 +341,18 @@ class Worker:
         if isinstance(message, _Cancel):
             self._cancel(core, message.handle)
         elif isinstance(message, _Call):
-            _answer(message, core)
+            self._answer(message, core)
         elif message:
             self._add(core, message[0])
             message.popleft()  # not before: whoever ends the engine answers what is there
+
+    def _answer(self, call: _Call, core: Core) -> None:
+        """Do what a caller asked for; its errors are the caller's, not the engine's."""
+        try:
+            self._core = call.function(core) or core
+        except OptcError as error:
+            call.error = error
+        call.done.set()
 
     def _cancel(self, core: Core, handle: Handle) -> None:
         requests = self._of.get(handle)
@@ -316,6 +374,7 @@ class Worker:
             reason = f"{type(error).__name__}: {error}"
             handle.fail(error, f"the engine cannot take the request: {reason}")
             return
+        handle.served_by = self.serves
         self._requests |= {request.id: (handle, request) for request in added}
         self._of[handle] = added
         self._placed.add(added[0].id)
@@ -395,13 +454,8 @@ def _withdraw(core: Core, submission: Submission, added: list[Request]) -> None:
             core.adapters.release(submission.adapter)
 
 
-def _answer(call: _Call, core: Core) -> None:
-    """Do what a caller asked for; its errors are the caller's, not the engine's."""
-    try:
-        call.function(core)
-    except OptcError as error:
-        call.error = error
-    call.done.set()
+def _is_alone(message: _Message) -> bool:
+    return isinstance(message, _Call) and message.alone
 
 
 def _refuse(message: _Message, ended: BaseException) -> None:

@@ -21,6 +21,13 @@ class LoadModelBody(Body):
     name: Name | None = None
 
 
+class SwapModelBody(Body):
+    """A model to go on with the weights of another artifact."""
+
+    name: Name
+    artifact: Place
+
+
 class UnloadModelBody(Body):
     """A model to serve no more."""
 

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from optc.serve.admin.bodies import (
     LoadAdapterBody,
     LoadModelBody,
+    SwapModelBody,
     UnloadAdapterBody,
     UnloadModelBody,
 )
@@ -52,6 +53,20 @@ async def load_model(request: Request) -> Response:
         await asyncio.to_thread(service.models.add, source)
     _LOG.warning("the model %r has been loaded from %s", name, path)
     return JSONResponse(_described(service.models.any(name)))
+
+
+async def swap_model(request: Request) -> Response:
+    """Let a model go on with the weights of another artifact, between two requests."""
+    service = _service(request)
+    body = await _body(request, SwapModelBody)
+    path = _place(service, body["artifact"], "artifact")
+    async with service.models.changing:
+        model = service.models.find(body["name"])
+        if model.adapter is not None:
+            raise APIError(400, f"{model.name!r} is an adapter: swap {model.base!r}", "name")
+        await asyncio.to_thread(service.models.swap, model, path)
+    _LOG.warning("the model %r has got the weights of %s", model.name, path)
+    return JSONResponse(_described(service.models.find(model.name)))
 
 
 async def unload_model(request: Request) -> Response:
@@ -105,6 +120,7 @@ Handler = Callable[[Request], Any]
 ADMIN: Mapping[str, tuple[str, Handler, type[BaseModel] | None]] = {
     "/admin/models": ("GET", list_loaded, None),
     "/admin/models/load": ("POST", load_model, LoadModelBody),
+    "/admin/models/swap": ("POST", swap_model, SwapModelBody),
     "/admin/models/unload": ("POST", unload_model, UnloadModelBody),
     "/v1/load_lora_adapter": ("POST", load_adapter, LoadAdapterBody),
     "/v1/unload_lora_adapter": ("POST", unload_adapter, UnloadAdapterBody),

@@ -17,7 +17,7 @@ from optc.runtime.executable.executable import Executable, StepInterface
 from optc.system.hardware.machine import Machine
 from optc.system.hardware.target import Target
 from tests.runtime.support.texts import byte_level
-from tests.runtime.support.toy import ToyExecutable, toy_spec
+from tests.runtime.support.toy import SwappingToy, ToyExecutable, toy_spec
 
 SPEC = toy_spec((0, 6), vocab=259, max_context=128)
 
@@ -27,6 +27,7 @@ class ToyBackend:
 
     name = "toy"
     preference = 0
+    weight_files = frozenset({"weights.bin"})
 
     def __init__(self) -> None:
         self.calls: list[tuple[Path, dict[str, Any], int]] = []
@@ -45,7 +46,8 @@ class ToyBackend:
         self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
         self.calls.append((folder, data, threads))
-        self.loaded.append(ToyExecutable(spec))
+        swaps = (folder / "weights.bin").exists()
+        self.loaded.append(SwappingToy(spec, folder) if swaps else ToyExecutable(spec))
         return self.loaded[-1]
 
 
@@ -60,11 +62,13 @@ def write_artifact(
     chat_template: str = "{{ bos_token }}{{ messages[0].content }}",
     targets: tuple[Target, ...] = (Target("any", "cpu"),),
     generation: Mapping[str, Any] | None = None,
+    weights: str = "",
+    code: bytes = b"toy",
 ) -> Artifact:
     """An artifact whose engines are the toy, with a byte-level tokenizer that adds no BOS itself.
 
     The tokenizer's first token is ``special``. With several ``targets`` there is an engine of each
-    role for every one of them.
+    role for every one of them. With ``weights``, a seed in digits, they are swapped.
     """
     names = {
         role if len(targets) == 1 else f"{role}-{target.name}": (role, target)
@@ -73,7 +77,10 @@ def write_artifact(
     }
     with ArtifactWriter(output) as writer:
         for name in names:
-            (writer.subfolder(f"engines/{name}") / "engine.bin").write_bytes(b"toy")
+            folder = writer.subfolder(f"engines/{name}")
+            (folder / "engine.bin").write_bytes(code)
+            if weights:
+                (folder / "weights.bin").write_text(weights)
         if tokenizer:
             folder = writer.subfolder("tokenizer")
             byte_level().save(str(folder / "tokenizer.json"))
@@ -90,7 +97,7 @@ def write_artifact(
                 interface=replace(spec, vocab_size=vocab),
                 data={"seed": 0},
                 folder=f"engines/{name}",
-                files=("engine.bin",),
+                files=("engine.bin", "weights.bin") if weights else ("engine.bin",),
             )
             for name, (role, target) in names.items()
         )

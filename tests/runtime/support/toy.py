@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from optc.errors import InputError
+from optc.errors import ArtifactError, InputError
 from optc.runtime.executable.adapter_spec import ModuleWeights
 from optc.runtime.executable.executable import (
     Executable,
@@ -266,3 +267,20 @@ class ToyExecutable:
 
     def close(self) -> None:
         self.closed = True
+
+
+class SwappingToy(ToyExecutable):
+    """The toy with the weights of the seed that its file of weights holds."""
+
+    def __init__(self, spec: StepInterface, folder: Path) -> None:
+        super().__init__(spec, _seed_in(folder))
+
+    def use_weights(self, folder: Path) -> None:
+        self.model = ToyModel.seeded(self.spec, _seed_in(folder))
+
+
+def _seed_in(folder: Path) -> int:
+    text = (folder / "weights.bin").read_text()
+    if not text.isdigit():
+        raise ArtifactError("the weights are too few", where="weights.bin")
+    return int(text)

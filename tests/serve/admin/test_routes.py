@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+import optc
+from optc import registry
+from optc.artifact.artifact import read_manifest
 from optc.errors import ArtifactError
 from optc.runtime.engine import Engine
+from optc.runtime.receipts.log_file import read_receipts
 from optc.serve.admin.routes import ADMIN
 from optc.serve.app import make_app
 from optc.serve.models import ModelSource, ModelTable
+from optc.serve.receipts import Receipts
 from optc.serve.service import Service
 from optc.serve.settings import HTTPSettings
 from tests.runtime.adapters.test_peft import saved
+from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.serve.conftest import MakeApi
 from tests.serve.test_models import adapted
 from tests.serve.toys import SPEC, WaitingExecutable, toy_engine
@@ -33,6 +39,7 @@ class Admin:
     """
 
     def __init__(self, folder: Path, base: Engine, **settings: Any) -> None:
+        self.folder = folder
         self.opened: list[Path] = []
         self.table = ModelTable([ModelSource("base", lambda: base)], self._open)
         self.table.load()
@@ -192,3 +199,54 @@ def test_a_model_whose_adapters_are_loaded_is_no_adapter(admin: Admin, folder: P
     admin.post("/v1/load_lora_adapter", lora_name="sql", lora_path="sql")
     error = admin.post("/admin/models/unload", 400, name="sql")["error"]
     assert "use /v1/unload_lora_adapter" in error["message"]
+
+
+@pytest.fixture
+def swapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A server of ``a``, beside ``b`` with other weights and ``c`` with other code."""
+    monkeypatch.setattr(registry, "backend", {"toy": ToyBackend()}.__getitem__)
+    for name, weights, code in (("a", "1", b"toy"), ("b", "2", b"toy"), ("c", "2", b"other")):
+        write_artifact(tmp_path / name, weights=weights, code=code)
+    found = Admin(tmp_path, optc.load(tmp_path / "a", kv_memory="1MiB"))
+    yield found
+    found.table.close()
+
+
+def test_new_weights_between_two_requests_and_back(swapping: Admin) -> None:
+    body = {"model": "base", "prompt": "hello", "max_tokens": 12, "temperature": 0.9, "seed": 1}
+
+    def asked() -> tuple[str, str]:
+        answer = swapping.http.post("/v1/completions", json=body).json()
+        return answer["choices"][0]["text"], answer["system_fingerprint"]
+
+    first = asked()
+    described = swapping.post("/admin/models/swap", name="base", artifact="b")
+    assert described["artifact"] == read_manifest(swapping.folder / "b").digest
+    second = asked()
+    assert first[0] != second[0]
+    assert second[1] == f"optc-{described['artifact'][:12]}-target"
+    assert swapping.names == ["base"]
+    swapping.post("/admin/models/swap", name="base", artifact="a")
+    assert asked() == first
+
+
+def test_weights_that_do_not_fit_change_nothing(swapping: Admin) -> None:
+    for artifact, message in (("c", "another engine"), ("d", "'d' is no folder below")):
+        error = swapping.post("/admin/models/swap", 400, name="base", artifact=artifact)["error"]
+        assert message in error["message"]
+    assert swapping.post("/admin/models/swap", 404, name="other", artifact="b")
+    listed = swapping.http.get("/admin/models", headers=KEY).json()["data"]
+    assert listed[0]["artifact"] == read_manifest(swapping.folder / "a").digest
+
+
+def test_receipts_name_the_weights_that_answered(swapping: Admin, tmp_path: Path) -> None:
+    service = swapping.http.app.state.service  # type: ignore[attr-defined]
+    service.receipts = Receipts(tmp_path / "receipts")
+    body = {"model": "base", "prompt": "hello", "max_tokens": 3}
+    for artifact in "ba":
+        swapping.post("/admin/models/swap", name="base", artifact=artifact)
+        assert swapping.http.post("/v1/completions", json=body).status_code == 200
+    swapping.table.close()
+    service.receipts.close()
+    found = [one.origin.artifact for _, one in read_receipts(tmp_path / "receipts")]
+    assert found == [read_manifest(swapping.folder / name).digest for name in "ba"]
