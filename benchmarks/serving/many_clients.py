@@ -4,12 +4,14 @@
         [--leave 0.3] [--seed 0] [--json FILE]
 
 Clients ask ``optc serve`` for seeded texts, one after the other, by raw sockets. A share of them
-leaves after a few events. Meanwhile the memory of the server is noted. Then each text that was
-read to its end is computed by `Engine.generate` in this process, and must be the same. Nothing may
-run or wait any more, and no request may hold blocks of keys and values.
+leaves after a few events. Meanwhile, each second, the memory of the server is noted, and its blocks
+of keys and values are counted between two steps: those that are free, held and cached must add up
+(`benchmarks.serving.watched_server`). Then each text that was read to its end is computed by
+`Engine.generate` in this process, and must be the same. Nothing may run or wait any more, and no
+request may hold blocks.
 
-Prints one JSON object. The exit code is 1 after a difference, an answer that is no 200 or 429, a
-block that is held, or memory that grew by 5 % in the second half.
+Prints one JSON object. The exit code is 1 after a difference, an answer that is no 200 or 429,
+blocks that do not add up or are still held, or memory that grew by 5 % in the second half.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -45,11 +48,13 @@ class Run:
         texts: Those that were read to the end, by the seed of their request.
         outcomes: How many requests ended how.
         memory: Seconds, and bytes resident in the server then.
+        blocks: The counts of blocks, as lines of `benchmarks.serving.watched_server`.
     """
 
     texts: dict[int, str] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
     memory: list[tuple[float, float]] = field(default_factory=list)
+    blocks: list[dict[str, Any]] = field(default_factory=list)
 
 
 def main() -> None:
@@ -62,7 +67,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    command = [sys.executable, "-m", "optc", "serve", str(args.artifact), "--port", "0"]
+    counts = Path(tempfile.mkdtemp()) / "blocks.jsonl"
+    watched = [sys.executable, "-m", "benchmarks.serving.watched_server", str(counts)]
+    command = [*watched, "serve", str(args.artifact), "--port", "0"]
     server = subprocess.Popen(
         [*command, "--no-access-log", "--max-waiting", str(2 * args.clients)],
         stderr=subprocess.PIPE,
@@ -77,6 +84,7 @@ def main() -> None:
     finally:
         server.terminate()
         code = server.wait()
+    run.blocks = [json.loads(line) for line in counts.read_text().splitlines()]
     result = judged(args.artifact, run, left) | {"exit_code": code, "clients": args.clients}
     print(json.dumps(result, indent=1))
     if args.json:
@@ -189,12 +197,17 @@ def judged(artifact: Path, run: Run, left: dict[str, float]) -> dict[str, Any]:
     growth = growth_percent(run.memory)
     wrong = [name for name in run.outcomes if name not in ("whole", "left", "status 429")]
     held = len(left) < len(_GAUGES) or any(left.values())
-    right = bool(numbers) and not (different or wrong or held) and (growth or 0) < MOST_GROWTH
+    blocks = [one["wrong"] for one in run.blocks if one["wrong"] is not None]
+    right = bool(numbers and run.blocks) and not (different or wrong or held or blocks)
+    right &= (growth or 0) < MOST_GROWTH
     return {
         "right": right,
         "outcomes": dict(run.outcomes),
         "different": len(different),
         "left": left,
+        "block_counts": len(run.blocks),
+        "most_running": max((one["running"] for one in run.blocks), default=0),
+        "blocks_wrong": blocks[:3],
         "memory_mib": [round(one[1] / 2**20, 1) for one in (run.memory[0], run.memory[-1])],
         "growth_percent": None if growth is None else round(growth, 2),
     }

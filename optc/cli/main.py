@@ -53,6 +53,8 @@ COMMANDS = {
     "export": "checkpoints.export",
     "verify": "verify",
     "sign": "trust.sign",
+    "patch": "patches.patch",
+    "apply": "patches.apply",
     "list": "store.listing",
     "rm": "store.remove",
     "push": "store.push",

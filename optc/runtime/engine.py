@@ -70,6 +70,10 @@ class Engine:
         OptcError: An engine cannot be loaded, or the memory is too little.
     """
 
+    #: Opens another artifact for `swap`; None where there is nothing to swap.
+    replacement: Callable[[Path], Replacement] | None = None
+    _swapping: Swapping | None = None
+
     def __init__(
         self,
         open_executable: OpenExecutable,
@@ -104,9 +108,6 @@ class Engine:
     ) -> None:
         """Take requests for what computes them."""
         self.info = info
-        self._swapping: Swapping | None = None
-        #: Opens another artifact for `swap`; None where there is nothing to swap.
-        self.replacement: Callable[[Path], Replacement] | None = None
         self.defaults = dict(defaults or {})
         self.settings = settings
         self.tokenizer = tokenizer

@@ -125,6 +125,7 @@ def test_keys_of_commands(
     text.write_text("some words to be scored")
     (tmp_path / "in.jsonl").write_text('"ab"\n')
     another = write_another(artifact, tmp_path / "another")
+    patch = tmp_path / "patch"
     files = ("--input", tmp_path / "in.jsonl", "--output", tmp_path / "out.jsonl")
     lines: dict[str, list[tuple[object, ...]]] = {
         "plan": [
@@ -155,6 +156,8 @@ def test_keys_of_commands(
         "rm": [("rm", another)],
         "push": [("push", artifact, f"oci:{tmp_path / 'layout'}")],
         "pull": [("pull", f"oci:{tmp_path / 'layout'}", "-o", tmp_path / "pulled")],
+        "patch": [("patch", artifact, another, "-o", patch, "--no-gates")],
+        "apply": [("apply", patch, artifact, "-o", tmp_path / "made")],
         "sign": [("sign", artifact, "--key", write_keys(tmp_path)[0])] if command == "sign" else [],
         "diff": [
             ("diff", artifact, artifact, "--require", "bytes>0"),
@@ -172,6 +175,8 @@ def test_keys_of_commands(
     # The passes; the conditions.
     if command in ("pull", "list", "tag", "untag", "prune"):
         optc("push", artifact, f"oci:{tmp_path / 'layout'}")
+    if command == "apply":
+        optc(*lines["patch"][0])
     monkeypatch.setenv("OPTC_STORE", str(artifact.parent))
     more = {"plan": rows()["compile"], "diff": rows()["bench"]}.get(command, "")
     check(command, listed(*lines.get(command, [(command,)])), more, elsewhere)

@@ -24,6 +24,8 @@ VOCAB = 264
 class StubBackend:
     """Implements `optc.backend.Backend` without a compiler."""
 
+    weight_files = frozenset({"weights.bin"})
+
     def __init__(self, name: str = "stub", preference: int = 0) -> None:
         self.name = name
         self.preference = preference

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,24 @@ def sign(artifact: Artifact, key: PrivateKey) -> Signed:
     folder = artifact.path
     for name, text in trust_texts(artifact.manifest, artifact.report()).items():
         _replace(folder / name, text)
-    digests = _digests(artifact)
+    return sign_files(folder, artifact.manifest.name, _digests(artifact), key)
+
+
+def sign_files(folder: Path, name: str, digests: Mapping[str, str], key: PrivateKey) -> Signed:
+    """Sign a folder whose files have been checked; replaces an earlier signature.
+
+    Args:
+        folder: It.
+        name: Of the model.
+        digests: sha256 in hex of its files by path.
+        key: That signs.
+
+    Raises:
+        ArtifactError: Another file lies in the folder.
+        InputError: The folder cannot be written.
+    """
     _refuse_others(folder, digests)
-    payload = canonical_json(file_statement(artifact.manifest.name, digests))
+    payload = canonical_json(file_statement(name, digests))
     bundle = Bundle(payload, key.sign(pre_authentication(payload)), key.public.hint)
     path = folder / SIGNATURE_NAME
     _replace(path, canonical_json(bundle.to_json()))
@@ -74,10 +89,28 @@ def check_signature(artifact: Artifact, key: PublicKey) -> Signed:
             were signed.
         ArtifactError: The signature is damaged.
     """
-    path = artifact.path / SIGNATURE_NAME
+    return check_signed(
+        artifact.path, lambda signed: _digests(artifact, *set(UNSIGNED) & set(signed)), key
+    )
+
+
+def check_signed(
+    folder: Path, digests: Callable[[Mapping[str, str]], Mapping[str, str]], key: PublicKey
+) -> Signed:
+    """Check that ``key`` signed the files of a folder.
+
+    Args:
+        folder: It.
+        digests: From what was signed to the sha256 in hex of its files as they are, by path.
+        key: That must have signed.
+
+    Raises:
+        SignatureError, ArtifactError: As `check_signature`.
+    """
+    path = folder / SIGNATURE_NAME
     where = str(path)
     if not os.path.lexists(path):
-        raise SignatureError("is not signed", where=str(artifact.path), hint="optc sign --key")
+        raise SignatureError("is not signed", where=str(folder), hint="optc sign --key")
     bundle = read_bundle(read_json(path), where)
     if bundle.key_hint != key.hint:
         raise SignatureError(
@@ -90,8 +123,8 @@ def check_signature(artifact: Artifact, key: PublicKey) -> Signed:
     except JSONError as error:
         raise ArtifactError(f"the statement is not JSON: {error}", where=where) from error
     signed = signed_digests(statement, where)
-    _compare(artifact.path, signed, _digests(artifact, *set(UNSIGNED) & set(signed)))
-    _refuse_others(artifact.path, signed)
+    _compare(folder, signed, digests(signed))
+    _refuse_others(folder, signed)
     return Signed(path, key.hint, len(signed))
 
 

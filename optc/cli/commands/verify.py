@@ -57,13 +57,19 @@ def command(
     With --key: check, before all else, that optc sign or model_signing signed these files with the
     private key of this one; exit code 5 if not.
 
+    Of a patch, its two files are checked, and with --key who signed them.
+
     With --gates: measure, on this machine, the gates of engines that could not run where the
     artifact was compiled; exit code 4 if one does not hold or cannot be measured here either.
     """
     from optc.artifact.artifact import Artifact
+    from optc.artifact.patches.patch import is_patch
     from optc.artifact.verify import check_files, unlisted_files
     from optc.runtime.loader import artifact_tokenizer
 
+    if is_patch(artifact) and not gated:
+        _verify_patch(artifact, key, as_json)
+        return
     model = _reference(reference) if gated else None
     opened = Artifact.open(artifact, "size")
     manifest = opened.manifest
@@ -93,6 +99,28 @@ def command(
     total = sum(entry.bytes for entry in manifest.files)
     click.echo(f"{artifact}: {len(manifest.files)} files, {byte_text(total)}, all as written")
     click.echo(f"digest {manifest.digest}")
+    if signed is not None:
+        click.echo(f"{signed.files} files signed by the key {signed.key}")
+
+
+def _verify_patch(folder: Path, key: Path | None, as_json: bool) -> None:
+    from optc.artifact.patches.patch import open_patch
+
+    opened = open_patch(folder)
+    signed = None
+    if key is not None:
+        from optc.artifact.trust.keys import PublicKey
+        from optc.artifact.trust.sign import check_signed
+
+        signed = check_signed(folder, lambda _: opened.digests, PublicKey.read(key))
+    patch = opened.patch
+    if as_json:
+        values: dict[str, Any] = {"artifact": str(folder), "digest": patch.digest, "ok": True}
+        values |= {"files": len(opened.digests), "bytes": patch.changes.bytes}
+        print_json("verify", values | ({} if signed is None else {"signature": signed.to_json()}))
+        return
+    click.echo(f"{folder}: {byte_text(patch.changes.bytes)}, all as written")
+    click.echo(f"digest {patch.digest}, from {patch.base} to {patch.result}")
     if signed is not None:
         click.echo(f"{signed.files} files signed by the key {signed.key}")
 

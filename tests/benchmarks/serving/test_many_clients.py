@@ -16,6 +16,7 @@ from benchmarks.serving import many_clients
 from benchmarks.serving.many_clients import Run, asked, judged
 
 NOTHING = {"num_requests_running": 0.0, "num_requests_waiting": 0.0, "kv_cache_usage_perc": 0.0}
+COUNTED = {"s": 1.0, "running": 3, "waiting": 0, "wrong": None}
 FLAT = [(float(second), 1e8) for second in range(20)]
 
 
@@ -38,6 +39,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(**changes: Any) -> Run:
     outcomes: Counter[str] = Counter({"whole": 2, "left": 1, "status 429": 3})
     given = {"texts": {2: "text 2", 1: "text 1"}, "outcomes": outcomes, "memory": FLAT}
+    given["blocks"] = [COUNTED]
     return Run(**{**given, **changes})
 
 
@@ -55,6 +57,8 @@ def test_a_run_that_is_right() -> None:
         ({"memory": [(float(second), 1e8 * (1 + second / 20)) for second in range(20)]}, NOTHING),
         ({}, {**NOTHING, "kv_cache_usage_perc": 0.1}),
         ({}, {}),
+        ({"blocks": []}, NOTHING),
+        ({"blocks": [COUNTED, {**COUNTED, "wrong": "2 free + 3 held"}]}, NOTHING),
     ],
 )
 def test_a_run_that_is_not(changes: dict[str, Any], left: dict[str, float]) -> None:

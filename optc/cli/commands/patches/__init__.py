@@ -1,0 +1,1 @@
+"""Layers between artifacts: made and applied."""
