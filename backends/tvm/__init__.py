@@ -96,8 +96,10 @@ class TvmBackend(TvmBackendBase):
         from optc.backends.tvm.packed_data import read_packed
         from optc.runtime.executable.tensors_interface import TensorsInterface
 
-        packed = isinstance(engine.interface, TensorsInterface)
-        (read_packed if packed else read_data)(engine.data).check_files(files)
+        if isinstance(engine.interface, TensorsInterface):
+            read_packed(engine.data, engine.interface).check_files(files)
+        else:
+            read_data(engine.data).check_files(files)
 
     def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
         """Those of the instruction set that its kernels were compiled for."""

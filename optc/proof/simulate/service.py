@@ -19,7 +19,7 @@ from optc.proof.simulate.step_times import Rows
 from optc.runtime.engine import Engine
 from optc.runtime.executable.executable import Executable, Float32, StepBatch
 from optc.runtime.handle import Handle
-from optc.runtime.loop.core_factory import OpenExecutable
+from optc.runtime.loop.replacement import OpenExecutable
 from optc.runtime.params import SamplingParams
 from optc.runtime.settings import ServeSettings
 from optc.runtime.text.tokenizer import Tokenizer

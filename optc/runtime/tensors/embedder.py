@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
+
+
+class Embedded(NamedTuple):
+    """Vectors f32[texts, D], and the tokens of each text."""
+
+    vectors: Float32
+    token_counts: list[int]
 
 
 class Embedder(TensorEngine):
@@ -48,18 +55,32 @@ class Embedder(TensorEngine):
         Raises:
             RequestError: A text is no text, or the batch holds none.
         """
+        return self.embed_counted(texts, batch_size=batch_size).vectors
+
+    def embed_counted(self, texts: Sequence[str], *, batch_size: int = 32) -> Embedded:
+        """As `embed`, with the tokens of each text that the model reads: those of long texts that
+        are cut off do not count.
+
+        Raises:
+            RequestError: As of `embed`.
+        """
         if isinstance(texts, str) or not all(isinstance(one, str) for one in texts):
             raise RequestError("texts are no list of texts", where="texts")
         if batch_size < 1:
             raise RequestError(f"{batch_size} texts at once", where="batch_size", hint="at least 1")
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         found: dict[int, Float32] = {}
+        counts = [0] * len(texts)
         for start in range(0, len(order), batch_size):
             some = order[start : start + batch_size]
-            inputs = text_inputs(self._tokenizer, [texts[i] for i in some], self._interface)
+            encoded = self._tokenizer.encode_batch([texts[i] for i in some])
+            for index, one in zip(some, encoded, strict=True):
+                counts[index] = sum(one.attention_mask)
+            inputs = _inputs_of(encoded, self._interface)
             found.update(zip(some, self.run(inputs)[EMBEDDINGS], strict=True))
         rows = [found[index] for index in range(len(texts))]
-        return np.stack(rows) if rows else np.empty((0, self.width), np.float32)
+        vectors = np.stack(rows) if rows else np.empty((0, self.width), np.float32)
+        return Embedded(vectors, counts)
 
     @property
     def width(self) -> int:
@@ -67,18 +88,16 @@ class Embedder(TensorEngine):
         dims = next(one.dims for one in self.outputs if one.name == EMBEDDINGS)
         return dims[-1] if isinstance(dims[-1], int) else 0
 
-    def token_counts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text that the model reads: those of long texts that are cut off do not
-        count."""
-        encoded = self._tokenizer.encode_batch(list(texts))
-        return [sum(one.attention_mask) for one in encoded]
-
 
 def text_inputs(
     tokenizer: tokenizers.Tokenizer, texts: Sequence[str], interface: TensorsInterface
 ) -> dict[str, Int64]:
     """Ids, mask and types of tokens [texts, tokens] of texts, as far as the model takes them."""
-    encoded = tokenizer.encode_batch(list(texts))
+    return _inputs_of(tokenizer.encode_batch(list(texts)), interface)
+
+
+def _inputs_of(encoded: Sequence[Any], interface: TensorsInterface) -> dict[str, Int64]:
+    """The same of texts that are encoded."""
     rows = {
         "input_ids": [one.ids for one in encoded],
         "attention_mask": [one.attention_mask for one in encoded],

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from starlette.requests import Request
 from starlette.responses import Response
 
-from optc.runtime.tensors.embedder import Embedder
+from optc.runtime.tensors.embedder import Embedded, Embedder
 from optc.serve.api_errors import APIError
 from optc.serve.asking.read_body import read_body, validated
 from optc.serve.bodies.base import Body, Tokens
@@ -46,14 +46,12 @@ class AskedVectors:
 
     Attributes:
         model: Who answers.
-        embedder: Its engine.
         joined: Embeds its texts beside those of others.
         texts: Whose vectors are wanted.
         shown: A vector as the answer has it.
     """
 
     model: ServedTensors
-    embedder: Embedder
     joined: JoinedTexts
     texts: list[str]
     shown: Callable[[Float32], Any]
@@ -64,17 +62,16 @@ class AskedVectors:
         Raises:
             APIError: There is no room.
         """
-        vectors = await self.joined.embed(self.texts)
-        return await asyncio.to_thread(self._answer, vectors)
+        return await asyncio.to_thread(self._answer, await self.joined.embed(self.texts))
 
-    def _answer(self, vectors: Float32) -> dict[str, Any]:
-        tokens = sum(self.embedder.token_counts(self.texts))
+    def _answer(self, found: Embedded) -> dict[str, Any]:
+        tokens = sum(found.token_counts)
         return {
             "object": "list",
             "model": self.model.name,
             "data": [
                 {"object": "embedding", "index": index, "embedding": self.shown(vector)}
-                for index, vector in enumerate(vectors)
+                for index, vector in enumerate(found.vectors)
             ],
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
         }
@@ -112,7 +109,7 @@ def ask_embeddings(body: dict[str, Any], models: ModelTable) -> AskedVectors:
         message = f"dimensions: the model gives {embedder.width} numbers, no other count"
         raise APIError(400, message, "dimensions")
     shown = _base64 if body.get("encoding_format") == "base64" else _numbers
-    return AskedVectors(model, embedder, joined, texts, shown)
+    return AskedVectors(model, joined, texts, shown)
 
 
 def _texts(given: Any) -> list[str]:

@@ -7,23 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-import numpy as np
-import numpy.typing as npt
-
-from optc.runtime.tensors.embedder import Embedder
+from optc.runtime.tensors.embedder import Embedded, Embedder
 from optc.serve.tensors.work_queue import WorkQueue
 
-Float32 = npt.NDArray[np.float32]
 #: Texts of one call: more would hold those up that come meanwhile.
 _MOST = 64
 
 
 @dataclass(eq=False)
 class _Asked:
-    """Texts of a request, and their vectors once they are computed."""
+    """Texts of a request, and what they are embedded as."""
 
     texts: Sequence[str]
-    vectors: Float32 | None = None
+    found: Embedded | None = None
 
 
 class JoinedTexts:
@@ -42,8 +38,8 @@ class JoinedTexts:
         self._waiting: deque[_Asked] = deque()
         self._lock = Lock()
 
-    async def embed(self, texts: Sequence[str]) -> Float32:
-        """Vectors f32[texts, D].
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """Vectors f32[texts, D], and how many tokens each text has.
 
         Raises:
             APIError: As of `WorkQueue.run`.
@@ -58,17 +54,18 @@ class JoinedTexts:
         finally:
             self._withdraw(asked)  # whose client has left
 
-    def _turn(self, asked: _Asked) -> Float32:
-        if asked.vectors is None:
+    def _turn(self, asked: _Asked) -> Embedded:
+        if asked.found is None:
             together = self._along(asked)
             every = [text for one in together for text in one.texts]
-            vectors = self._embedder.embed(every)
+            vectors, counts = self._embedder.embed_counted(every)
             at = 0
             for one in together:
-                one.vectors = vectors[at : at + len(one.texts)]
-                at += len(one.texts)
-        assert asked.vectors is not None
-        return asked.vectors
+                end = at + len(one.texts)
+                one.found = Embedded(vectors[at:end], counts[at:end])
+                at = end
+        assert asked.found is not None
+        return asked.found
 
     def _along(self, asked: _Asked) -> list[_Asked]:
         """The request and those behind it whose texts fit into the same call."""

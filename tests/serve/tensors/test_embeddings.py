@@ -86,3 +86,20 @@ def test_an_embedder_writes_no_text(three: Api, path: str) -> None:
 def test_a_server_of_decoders_has_no_embedder(make_api: MakeApi) -> None:
     error = make_api().error("/v1/embeddings", input="a", model="toy")
     assert "writes texts" in error["message"]
+
+
+def test_each_text_is_encoded_once(make_api: MakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+    engine = embedder()
+    real = engine._tokenizer
+
+    class Counting:
+        def encode_batch(self, texts: list[str]) -> Any:
+            encoded.extend(texts)
+            return real.encode_batch(texts)
+
+    monkeypatch.setattr(engine, "_tokenizer", Counting())
+    api = make_api({"toy": engine})
+    found = api.post("/v1/embeddings", input=["ab", "c", "ab"])
+    assert sorted(encoded) == ["ab", "ab", "c"]
+    assert found["usage"]["prompt_tokens"] == 5

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from optc.errors import EngineError
+from optc.runtime.tensors.embedder import Embedded
 from optc.serve.tensors.joined_texts import JoinedTexts
 from optc.serve.tensors.work_queue import WorkQueue
 from tests.serve.tensors.toys import Powers, embedder
@@ -31,8 +32,10 @@ def test_those_behind_are_taken_along(invariant: bool) -> None:
         await waiting(queue, len(LISTS))
         powers.may_go.set()
         found = await asyncio.gather(*tasks)
-        for vectors, texts in zip(found, LISTS, strict=True):
-            np.testing.assert_array_equal(vectors, embedder().embed(texts))
+        for one, texts in zip(found, LISTS, strict=True):
+            vectors, counts = embedder().embed_counted(texts)
+            np.testing.assert_array_equal(one.vectors, vectors)
+            assert one.token_counts == counts
         # The first may have begun before the others came.
         if invariant:
             assert sum(powers.batches) == 7
@@ -86,7 +89,8 @@ def test_a_failure_is_of_the_request_that_had_the_turn() -> None:
         failing.may_go.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(found[0], EngineError)
-        for vectors, text in zip(found[1:], "bc", strict=True):
-            np.testing.assert_array_equal(vectors, embedder().embed([text]))
+        for one, text in zip(found[1:], "bc", strict=True):
+            assert isinstance(one, Embedded)
+            np.testing.assert_array_equal(one.vectors, embedder().embed([text]))
 
     asyncio.run(main())

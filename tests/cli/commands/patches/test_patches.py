@@ -51,17 +51,19 @@ def test_refusals(optc: Optc, places: tuple[Path, Path, Path, Path], tmp_path: P
     old, new, patch, made = places
     _, public = write_keys(tmp_path)
     optc("patch", old, new, "-o", patch)
-    for arguments, code, message in (
+    refused: list[tuple[tuple[object, ...], int, str]] = [
         (("apply", patch, new, "-o", made), 2, "the patch is for the artifact"),
         (("apply", patch, old, "-o", made, "--key", public), 5, "is not signed"),
         (("apply", old, old, "-o", made), 2, "holds no patch.json"),
         (("patch", old, old, "-o", made), 2, "is the same artifact"),
-    ):
+    ]
+    for arguments, code, message in refused:
         found = optc(*arguments)
         assert (found.code, message in found.err) == (code, True), found.err
     changes = patch / "changes.bin"
     changes.write_bytes(changes.read_bytes()[::-1])
-    for arguments in (("apply", patch, old, "-o", made), ("verify", patch)):
+    damaged: list[tuple[object, ...]] = [("apply", patch, old, "-o", made), ("verify", patch)]
+    for arguments in damaged:
         found = optc(*arguments)
         assert (found.code, "corrupted" in found.err) == (5, True), found.err
     assert not made.exists()
