@@ -224,6 +224,28 @@ class StepBackend(Backend, Protocol):
         ...
 
 
+@runtime_checkable
+class ResidentBackend(Protocol):
+    """A `StepBackend` whose engines can run with a part of their weights in memory."""
+
+    def load_resident(
+        self,
+        folder: Path,
+        spec: StepInterface,
+        data: dict[str, Any],
+        threads: int,
+        resident: int,
+    ) -> Executable:
+        """As `StepBackend.load`, with at most ``resident`` bytes of weights that stay in memory;
+        steps read the others from the disk. Results are the same.
+
+        Raises:
+            optc.errors.InputError: So much memory is not left.
+            optc.errors.UnavailableError: The system cannot keep a part of the weights in memory.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class StoredTensor:
     """A tensor of an engine's weights as it lies in a file.

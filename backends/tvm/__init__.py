@@ -120,6 +120,19 @@ class TvmBackend(TvmBackendBase):
 
         return load_engine(folder, spec, data, threads)
 
+    def load_resident(
+        self,
+        folder: Path,
+        spec: StepInterface,
+        data: dict[str, Any],
+        threads: int,
+        resident: int,
+    ) -> Executable:
+        """As `load`, with at most so many bytes of weights that stay in memory."""
+        from optc.backends.tvm.loaded.loader import load_engine
+
+        return load_engine(folder, spec, data, threads, resident)
+
     def build_tensors(
         self, model: ir.Model, interface: TensorsInterface, target: Target, workdir: Path
     ) -> EngineBuild:

@@ -33,6 +33,7 @@ from optc.system.options import PLANNED, CompileOptions
 from optc.system.options.keywords import PlanChanges
 from optc.system.options.option import with_changes
 from optc.system.progress import Progress, no_progress, telling
+from optc.system.units import parse_memory
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -109,6 +110,7 @@ def plan(
     *,
     backends: str | Sequence[str] = HERE,
     ceilings: Mapping[str, Ceiling] | None = None,
+    resident_memory: str | int | None = None,
     progress: Progress = no_progress,
     **changes: Unpack[PlanChanges],
 ) -> Plan:
@@ -120,6 +122,7 @@ def plan(
         backends: ``here`` are all installed ones for this machine, its CUDA devices included;
             ``all`` the same for every target that they know; else as of `optc.compile`.
         ceilings: Of this machine, to bound the speed of engines that run here.
+        resident_memory: Memory for weights, as of `optc.load`: tells what the others cost.
         progress: Told what goes on.
         **changes: Those fields of `CompileOptions` that `PLANNED` names.
 
@@ -129,6 +132,9 @@ def plan(
         TypeError: There is no option of a name in ``changes``.
     """
     stated = {} if recipe is None else {"recipe": recipe}
+    resident = None
+    if resident_memory is not None:
+        resident = parse_memory(resident_memory, "resident_memory")
     asked = with_changes(CompileOptions(), {**changes, **stated}, PLANNED)
     with telling(progress):
         given = local_model(model, code=asked.allow_remote_code, progress=progress)
@@ -150,7 +156,9 @@ def plan(
     passes = recipes[main].pipeline.passes
     one = () if backends in _EACH else requests  # the engines of one artifact
     engines = tuple(
-        engine_plan(r, own.model, replace(limits, readers=weight_readers(one, r)), ceilings)
+        engine_plan(
+            r, own.model, replace(limits, readers=weight_readers(one, r)), ceilings, resident
+        )
         for r, own in zip(requests, each, strict=True)
     )
     estimate = engines[main].estimate if engines else None

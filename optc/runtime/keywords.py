@@ -17,6 +17,7 @@ class ServeChanges(TypedDict, total=False):
     engine: str | None
     threads: int | None
     kv_memory: str | int | None
+    resident_memory: str | int | None
     token_budget: int | None
     max_sequences: int | None
     max_waiting: int | None

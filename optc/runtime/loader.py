@@ -16,7 +16,7 @@ from optc import registry
 from optc.artifact.artifact import Artifact
 from optc.artifact.choose import Choice
 from optc.artifact.manifest import EngineEntry
-from optc.backend import PreparedBackend
+from optc.backend import PreparedBackend, ResidentBackend
 from optc.errors import ArtifactError, InputError, RequestError
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.kinds import MODELS, parse_kinds
@@ -105,7 +105,7 @@ def _engines(
     """The target and what drafts for it, by role."""
     from optc.runtime.speculative.drafters.draft_artifact import find_draft
 
-    engines = {"target": _Engine(artifact, target, threads)}
+    engines = {"target": _Engine(artifact, target, threads, settings.resident_memory_bytes)}
     for role in MODELS:
         if role in kinds:
             found = find_draft(artifact, target, role, settings.draft, settings.verify)
@@ -124,12 +124,18 @@ def _replacement(
 
     Raises:
         ArtifactError: Not an artifact, or damaged.
-        InputError: Something else differs.
+        InputError: Something else differs, or weights are kept in a stated memory.
     """
     from optc.artifact.same_engine import check_same_engine, check_same_text
     from optc.runtime.engine_info import EngineInfo
     from optc.runtime.loop.replacement import Replacement
 
+    if settings.resident_memory_bytes is not None:
+        raise InputError(
+            "an engine that keeps a part of its weights in memory cannot exchange them",
+            where="resident_memory",
+            hint="load the other artifact, or this one without resident_memory",
+        )
     artifact = Artifact.open(path, "size")
     check_same_engine(loaded.manifest, artifact.manifest, choice.entry.name, str(path))
     check_same_text(loaded.manifest, artifact.manifest, str(path))
@@ -212,11 +218,22 @@ class _Engine:
     artifact: Artifact
     entry: EngineEntry
     threads: int
+    resident: int | None = None
 
     def __call__(self) -> Executable:
         backend = registry.step_backend(self.entry.backend)
         folder = self.artifact.engine_folder(self.entry)
-        return backend.load(folder, self.entry.spec, self.entry.data, self.threads)
+        wanted = (folder, self.entry.spec, self.entry.data, self.threads)
+        if self.resident is None:
+            return backend.load(*wanted)
+        if not isinstance(backend, ResidentBackend):
+            raise InputError(
+                f"engines of the backend {backend.name} keep all their weights in memory",
+                where="resident_memory",
+                hint="an engine of the backend tvm, for CPUs, maps its weights: "
+                "optc compile --backend tvm",
+            )
+        return backend.load_resident(*wanted, self.resident)
 
     def prepare(self) -> None:
         """Import what loading it needs."""

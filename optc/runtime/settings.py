@@ -28,6 +28,10 @@ class ServeSettings:
             may use.
         kv_memory: Memory for keys and values, ``"2GiB"`` or bytes; None is enough for all
             sequences at full length, at most 2 GiB and a quarter of the available memory.
+        resident_memory: Memory for weights, ``"8GiB"`` or bytes, where it is less than they have:
+            those that steps use most often stay in it, the others are read from the disk in every
+            step that uses them (docs/how-to/run-models-larger-than-memory.md). None keeps all that
+            fit into the memory that is left, else as many as half of it holds.
         token_budget: Most rows of one step; None is the engine's limit.
         max_sequences: Most requests that are served at once, others wait; None is the engine's
             limit.
@@ -79,6 +83,11 @@ class ServeSettings:
     threads: int | None = option(None, "CPU threads [all usable].", kind="count", metavar="N")
     kv_memory: str | int | None = option(
         None, f"Memory for keys and values, {SIZE_HELP}.", metavar="SIZE"
+    )
+    resident_memory: str | int | None = option(
+        None,
+        "Memory for weights, hot ones first; others are read from the disk [all that fit].",
+        metavar="SIZE",
     )
     token_budget: int | None = option(
         None, "Most rows of a step [the engine's limit].", kind="count", metavar="N"
@@ -150,6 +159,9 @@ class ServeSettings:
             raise InputError(f"{self.sleep_after} seconds", where="sleep_after", hint="above 0")
         if isinstance(self.kv_memory, str):
             object.__setattr__(self, "kv_memory", parse_memory(self.kv_memory, "kv_memory"))
+        if self.resident_memory is not None:
+            kept = parse_memory(self.resident_memory, "resident_memory")
+            object.__setattr__(self, "resident_memory", kept)
         if self.answer_cache is not None:
             kept = parse_memory(self.answer_cache, "answer_cache")
             object.__setattr__(self, "answer_cache", kept)
@@ -158,6 +170,11 @@ class ServeSettings:
     def kv_memory_bytes(self) -> int | None:
         """``kv_memory`` in bytes."""
         return None if self.kv_memory is None else int(self.kv_memory)
+
+    @property
+    def resident_memory_bytes(self) -> int | None:
+        """``resident_memory`` in bytes."""
+        return None if self.resident_memory is None else int(self.resident_memory)
 
     @property
     def answer_cache_bytes(self) -> int | None:

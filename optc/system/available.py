@@ -7,6 +7,10 @@ from pathlib import Path
 from optc.system.control_groups import memory_left
 from optc.system.processes.process_memory import addresses_left
 
+#: Of the memory that is left, what weights larger than that get: the rest is for keys and values,
+#: for what steps compute and for pages that pass through.
+_SHARE = 0.5
+
 
 def available_memory() -> int:
     """Bytes that this process could take now, as the kernel, its control groups and its own limit
@@ -17,3 +21,9 @@ def available_memory() -> int:
     available = int(info["MemAvailable"].split()[0]) * 1024
     limits = (memory_left(), addresses_left())
     return min([available, *(limit for limit in limits if limit is not None)])
+
+
+def resident_default(weight_bytes: int) -> int | None:
+    """Bytes of weights that stay in memory where nobody says how many; None are all of them."""
+    left = available_memory()
+    return None if weight_bytes <= left else int(left * _SHARE)

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path("/")
-#: Files of a memory limit and of what is used, by version. Version 1 has no word for "none": its
-#: limit is then near 2^63.
+#: Files of a memory limit and of what is used, by version, and how names of statistics begin that
+#: count groups below, too. Version 1 has no word for "none": its limit is then near 2^63.
 _MEMORY = (
-    ("memory.max", "memory.current"),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ("memory.max", "memory.current", ""),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
 )
+_STATISTICS, _FILES = "memory.stat", ("inactive_file", "active_file")
 _NONE = 1 << 60
 
 
@@ -40,14 +41,25 @@ def group_folders(controller: str, root: Path = _ROOT) -> list[Path]:
 
 
 def memory_left(root: Path = _ROOT) -> int | None:
-    """Bytes that the control groups let this process take beyond what is used; None is no limit."""
+    """Bytes that the control groups let this process take beyond what is used; None is no limit.
+
+    Pages of files count as left: a group's use grows up to its limit as its processes read files,
+    and the kernel drops those pages for whoever needs the memory.
+    """
     left: list[int] = []
     for folder in group_folders("memory", root):
-        for limit, used in _MEMORY:
+        for limit, used, prefix in _MEMORY:
             most, now = _number(folder / limit), _number(folder / used)
             if most is not None and now is not None and most < _NONE:
-                left.append(max(0, most - now))
+                left.append(max(0, most - now + min(now, _droppable(folder, prefix))))
     return min(left, default=None)
+
+
+def _droppable(folder: Path, prefix: str) -> int:
+    """Bytes of pages of files that a group and those below it hold."""
+    pairs = (line.split() for line in _lines(folder / _STATISTICS))
+    found = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+    return sum(found.get(prefix + name, 0) for name in _FILES)
 
 
 def _groups(controller: str, lines: list[str]) -> Iterator[tuple[str, str]]:

@@ -5,12 +5,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import optc
 from optc import registry
 from optc.artifact import verify
+from optc.errors import InputError
 from optc.system.hardware.target import Target, parse_target, usable_threads
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
 from tests.runtime.support.toy import ToyModel, generate_naively
@@ -38,6 +40,25 @@ def test_an_artifact_generates(tmp_path: Path, backend: ToyBackend) -> None:
     expected = generate_naively(ToyModel.seeded(spec), prompt, 9, frozenset({1}))
     assert list(result.token_ids) == expected
     assert backend.calls == [(tmp_path / "toy" / "engines" / "target", {"seed": 0}, 1)]
+
+
+def test_a_part_of_the_weights_stays_where_a_backend_can_do_that(
+    tmp_path: Path, backend: ToyBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_artifact(tmp_path / "toy")
+    with pytest.raises(InputError, match="backend toy keep all their weights") as raised:
+        optc.load(tmp_path / "toy", resident_memory="1MiB")
+    assert raised.value.where == "resident_memory"
+    asked: list[int] = []
+
+    def load_resident(folder: Path, spec: Any, data: Any, threads: int, resident: int) -> Any:
+        asked.append(resident)
+        return backend.load(folder, spec, data, threads)
+
+    monkeypatch.setattr(backend, "load_resident", load_resident, raising=False)
+    with optc.load(tmp_path / "toy", resident_memory="1MiB", kv_memory="64KiB") as engine:
+        assert engine.generate([[1, 2]])[0].output_tokens == 16
+    assert asked == [1 << 20]
 
 
 def test_an_artifact_without_tokenizer_takes_tokens(tmp_path: Path, backend: ToyBackend) -> None:

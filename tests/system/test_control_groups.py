@@ -94,6 +94,25 @@ def test_the_tightest_limit_counts(name: str, tmp_path: Path) -> None:
     assert memory_left(system(tmp_path, group, mounts, limits, version=version)) == left
 
 
+@pytest.mark.parametrize(("version", "prefix"), [(1, "total_"), (2, "")])
+def test_pages_of_files_are_left(tmp_path: Path, version: int, prefix: str) -> None:
+    """Weights that were read fill a group up to its limit; that memory is there to have."""
+    group = "4:memory:/\n" if version == 1 else "0::/\n"
+    mounts = (V1 if version == 1 else V2).format(root="/")
+    root = system(tmp_path, group, mounts, {"": ("1000", 990)}, version=version)
+    top = root / ("sys/fs/cgroup" if version == 2 else "sys/fs/cgroup/memory")
+    lines = {"anon": 300, f"{prefix}inactive_file": 400, f"{prefix}active_file": 250, "file": 650}
+    (top / "memory.stat").write_text("".join(f"{key} {n}\n" for key, n in lines.items()))
+    assert memory_left(root) == 1000 - 990 + 650
+
+
+def test_no_more_is_left_than_the_limit(tmp_path: Path) -> None:
+    """Statistics of a group lag behind what it uses."""
+    root = system(tmp_path, "0::/\n", V2.format(root="/"), {"": ("1000", 100)}, version=2)
+    (root / "sys/fs/cgroup/memory.stat").write_text("inactive_file 500\n")
+    assert memory_left(root) == 1000
+
+
 def test_a_system_without_groups(tmp_path: Path) -> None:
     assert memory_left(tmp_path) is None
     assert group_folders("memory", tmp_path) == []

@@ -18,6 +18,7 @@ from optc.backends.tvm.loaded.sample_staging import SampleStaging
 from optc.backends.tvm.loaded.staging import Staging, StepInputs
 from optc.backends.tvm.replay.recording import tensors_of
 from optc.backends.tvm.replay.replay import Replays
+from optc.backends.tvm.streamed.watching import Watch
 from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import InputError
 from optc.runtime.executable.adapter_spec import ModuleWeights
@@ -34,7 +35,7 @@ class TvmExecutable:
         spec: Limits and KV shape.
         weights: The mapped weights.
         weight_names: Those of the step's arguments, in order.
-        replays: Replays steps.
+        replays: Replays steps, or watches them.
         head_replays: Replays the Medusa heads, if there are any.
     """
 
@@ -45,7 +46,7 @@ class TvmExecutable:
         spec: StepInterface,
         weights: WeightFiles,
         weight_names: list[str],
-        replays: Replays,
+        replays: Replays | Watch,
         head_replays: Replays | None = None,
     ) -> None:
         self.spec = spec

@@ -14,6 +14,9 @@ from optc.backends.tvm.loaded.thread_pool import load_library, want_threads
 from optc.backends.tvm.replay.recording import Recorder
 from optc.backends.tvm.replay.replay import REPLAY, Replays
 from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
+from optc.backends.tvm.streamed.budget import resident_bytes
+from optc.backends.tvm.streamed.pieces import experts_of
+from optc.backends.tvm.streamed.streamed_files import StreamedFiles
 from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import ArtifactError, UnavailableError
 from optc.runtime.executable.executable import StepInterface
@@ -25,7 +28,11 @@ CPU_DEVICES = (1, 0, 2, 1, 0, 1)
 
 
 def load_engine(
-    folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
+    folder: Path,
+    spec: StepInterface,
+    data: dict[str, Any],
+    threads: int,
+    resident: int | None = None,
 ) -> TvmExecutable:
     """Load the engine in ``folder`` that `optc.backends.tvm.compiling.build.build_engine` wrote.
 
@@ -34,9 +41,13 @@ def load_engine(
         spec: As the build gave it.
         data: The build's ``backend_data``.
         threads: Threads of every kernel.
+        resident: Most bytes of weights that stay in memory; None are all that fit
+            (`optc.backends.tvm.streamed.budget`).
 
     Raises:
-        UnavailableError: The CPU lacks features of the engine, or tvm_ffi is of another release.
+        UnavailableError: The CPU lacks features of the engine, tvm_ffi is of another release, or
+            the system cannot keep a part of the weights in memory.
+        InputError: So much memory is not left.
         ArtifactError: A file is missing, truncated or cannot be opened, or the spec or the weights
             are not those of the engine.
     """
@@ -48,7 +59,8 @@ def load_engine(
     engine = folder / ENGINE_FILE
     vm = open_vm(ffi, engine, CPU_DEVICES)
     check_fingerprint(ffi, kernel_library(ffi, engine, FINGERPRINT), spec, found)
-    weights = WeightFiles(shared / WEIGHTS_FILE, folder / WEIGHTS_FILE, found.weights)
+    files = (shared / WEIGHTS_FILE, folder / WEIGHTS_FILE)
+    budget = resident_bytes(resident, found.weights)
     names = ["step", *(f"copy_kv_{g}" for g in range(len(spec.groups)))]
     if spec.accept_rates:
         names.append("medusa")
@@ -56,6 +68,11 @@ def load_engine(
         names.append("sample")
     functions = {name: vm[name] for name in names}
     weight_names = [p.name for p in found.weights]
+    if budget is not None:
+        streamed = StreamedFiles(*files, found.weights, experts_of(found.costs), budget)
+        watch = streamed.watch(vm)
+        return TvmExecutable(ffi, functions, spec, streamed, weight_names, watch)
+    weights = WeightFiles(*files, found.weights)
     replays = _replays(ffi, engine, "step")
     head_replays = _replays(ffi, engine, "medusa") if spec.accept_rates else None
     return TvmExecutable(ffi, functions, spec, weights, weight_names, replays, head_replays)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 #: The virtual machine's own work between kernels: memory, views and shapes. It computes no values.
-_BOOKKEEPING = ("vm.builtin.", "shape_func")
+BOOKKEEPING = ("vm.builtin.", "shape_func")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Recorder:
 
     def note(self, _: Any, name: Any, before: bool, __: Any, *arguments: Any) -> int:
         """Called before and after each call; the returned 0 lets the machine go on."""
-        if before and not str(name).startswith(_BOOKKEEPING):
+        if before and not str(name).startswith(BOOKKEEPING):
             if self._library.implements_function(name):
                 self._calls.append(KernelCall(str(name), arguments))
             else:

@@ -189,10 +189,15 @@ def _finished(
 class MappedWeights:
     """The weights file mapped read-only: a write into it is a fault, not a silent change.
 
-    Pages are loaded at once and shared by all processes that serve the artifact.
+    Pages are loaded at once and shared by all processes that serve the artifact. Of a file that is
+    mapped ``private``, none are, and pages may become this process's own.
+
+    Attributes:
+        address: Of the first byte.
+        descriptor: Of the file, if it is mapped privately; else -1.
     """
 
-    def __init__(self, path: Path, placed: Sequence[Placed]) -> None:
+    def __init__(self, path: Path, placed: Sequence[Placed], *, private: bool = False) -> None:
         """Map ``path``.
 
         Raises:
@@ -208,26 +213,34 @@ class MappedWeights:
                         where=path.name,
                         hint="the artifact was truncated: compile or copy it again",
                     )
-                self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-                map_now(self._map)
+                self.descriptor = os.dup(file.fileno()) if private else -1
+                if private:
+                    both = mmap.PROT_READ | mmap.PROT_WRITE
+                    self._map = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=both)
+                else:
+                    self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                    map_now(self._map)
         except OSError as error:
             raise ArtifactError(
                 f"cannot read the weights: {error.strerror}", where=path.name
             ) from error
-        self._address = np.frombuffer(self._map, np.uint8).ctypes.data
+        self.address = np.frombuffer(self._map, np.uint8).ctypes.data
         self._placed = {p.name: p for p in placed}
 
     def array(self, name: str) -> Array:
         """The tensor ``name``. NumPy sees it as writable (DLPack refuses others); the pages are
         not."""
         slot = self._placed[name]
-        raw = (ctypes.c_uint8 * (slot.end - slot.offset)).from_address(self._address + slot.offset)
+        raw = (ctypes.c_uint8 * (slot.end - slot.offset)).from_address(self.address + slot.offset)
         flat = np.ctypeslib.as_array(raw).view(np.dtype(slot.dtype))
         return flat.reshape(slot.shape)
 
     def close(self) -> None:
         """Unmap; no array of this object may be used afterwards."""
         self._map.close()
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 class WeightFiles:
@@ -237,18 +250,22 @@ class WeightFiles:
         shared: The file of those that are not `Placed.own`.
         own: The file of those that are, opened if there are any.
         placed: All.
+        private: As of `MappedWeights`.
 
     Raises:
         ArtifactError: As of `MappedWeights`.
     """
 
-    def __init__(self, shared: Path, own: Path, placed: Sequence[Placed]) -> None:
+    def __init__(
+        self, shared: Path, own: Path, placed: Sequence[Placed], *, private: bool = False
+    ) -> None:
         self._paths, self._all = (shared, own), placed
         mine = [p for p in placed if p.own]
         self._own = {p.name for p in mine}
-        self._files = [MappedWeights(shared, [p for p in placed if not p.own])]
+        others = [p for p in placed if not p.own]
+        self._files = [MappedWeights(shared, others, private=private)]
         if mine:
-            self._files.append(MappedWeights(own, mine))
+            self._files.append(MappedWeights(own, mine, private=private))
 
     def array(self, name: str) -> Array:
         """The tensor ``name``, as of `MappedWeights.array`."""

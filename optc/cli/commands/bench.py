@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.chosen import chosen_json
 from optc.cli.commands.bench_instruments import find_instruments, found_ceilings
-from optc.cli.commands.bench_tables import print_profile, print_results
+from optc.cli.commands.bench_tables import LEAST_READ, print_profile, print_results
 from optc.cli.commands.bench_workload import (
     Traffic,
     check_objectives,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 _OF_WORKLOADS = ("slo", "settings", "price_per_hour", "warmup", "seed")
 _NOT_OF_WORKLOADS = ("prompt_tokens", "output_tokens", "concurrency", "rounds", "profiled")
 #: Options of the engine, and numbers of a measurement without a workload.
-_OF_ENGINES = ("engine", "threads", "kv_memory")
+_OF_ENGINES = ("engine", "threads", "kv_memory", "resident_memory")
 _COUNTS = ("prompt_tokens", "output_tokens", "rounds")
-_NOT_OF_PROFILES = ("output_tokens", "kv_memory")
+_NOT_OF_PROFILES = ("output_tokens", "kv_memory", "resident_memory")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class _Options:
     rounds: int | None
     threads: int | None
     kv_memory: str | None
+    resident_memory: str | None
     engine: str | None
 
 
@@ -197,6 +198,7 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
             path,
             engine=options.engine,
             kv_memory=options.kv_memory,
+            resident_memory=options.resident_memory,
             threads=options.threads,
             prefix_cache=False,
         ) as engine,
@@ -215,12 +217,25 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
             instruments=instruments,
             progress=progress,
         )
+        ceilings = found_ceilings(instruments, warnings)
+        if ceilings is not None and any(r.disk_bytes_per_token >= LEAST_READ for r in results):
+            ceilings |= _disk(artifact.engine_folder(artifact.engine(options.engine)))
     return {
         **chosen_json(engine.info),
         "results": [result_json(result) for result in results],
         "rounds": rounds,
-        "ceilings": found_ceilings(instruments, warnings),
+        "ceilings": ceilings,
     }
+
+
+def _disk(folder: Path) -> dict[str, dict[str, float]]:
+    """The rate of the disk with the engine's weights among the ceilings; nothing if unknown."""
+    from optc.proof.roofline.beyond_memory import disk_ceiling
+
+    found = disk_ceiling(folder)
+    if found is None:
+        return {}
+    return {"disk_gb_per_s": {"best": found.best / 1e9, "median": found.median / 1e9}}
 
 
 def _profile(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optc.cli.output import figure, show, table
+from optc.cli.output import byte_text, figure, show, table
 
 _RESULT = (
     "at once",
@@ -19,6 +19,8 @@ _RESULT = (
     "MFU",
 )
 _KERNEL = ("calls", "ms", "MB", "GB/s", "Mop", "Gop/s", "roof", "gap ms")
+#: Bytes for a token that are worth a line: weights, not what libraries read once.
+LEAST_READ = 1 << 20
 #: Kernels of a step that get a line of their own.
 _LINES = 12
 
@@ -34,9 +36,26 @@ def print_results(name: str, values: Mapping[str, Any]) -> None:
         shares = (figure(r["mbu"], 3), figure(r["mfu"], 3))
         numbers = (figure(value) for value in (*rates, *r["tpot_ms"].values()))
         rows.add_row(str(r["concurrency"]), *numbers, *shares)
-    show(rows)
+    show(rows, *filter(None, (_disk_text(r, values["ceilings"] or {}) for r in results)))
     if values["ceilings"] is not None:
         show(ceilings_text(values["ceilings"]))
+
+
+def _disk_text(result: Mapping[str, Any], ceilings: Mapping[str, Any]) -> str:
+    """What tokens cost in reads from the disk; empty where that is nothing to speak of."""
+    read = result.get("disk_bytes_per_token", 0.0)
+    if read < LEAST_READ:
+        return ""
+    text = (
+        f"{result['concurrency']} at once: {byte_text(round(read))} read from the disk for a token "
+        f"and its share of the prompt, {figure(result['page_faults_per_token'])} page faults that "
+        "waited for it"
+    )
+    disk = ceilings.get("disk_gb_per_s")
+    if disk is None:
+        return text
+    most = figure(disk["best"] * 1e9 / read)
+    return f"{text}; at the disk's {figure(disk['best'])} GB/s at most {most} such tokens/s"
 
 
 def print_profile(name: str, values: Mapping[str, Any]) -> None:

@@ -31,6 +31,7 @@ class Traffic:
         seed: Of random times and lengths.
         threads: Of the engine.
         kv_memory: As of `optc.load`.
+        resident_memory: As there.
         settings: JSON file of ``optc tune``; None loads with the defaults.
         engine: Its name; None is the one that suits this machine best.
     """
@@ -42,6 +43,7 @@ class Traffic:
     seed: int
     threads: int | None
     kv_memory: str | None
+    resident_memory: str | None
     settings: Path | None
     engine: str | None = None
 
@@ -139,8 +141,9 @@ def _load_options(traffic: Traffic) -> dict[str, Any]:
                 "is not what optc tune --json prints", where=str(traffic.settings)
             ) from error
         _check_options(options, traffic.settings)
-    if traffic.kv_memory is not None:
-        options["kv_memory"] = traffic.kv_memory
+    for name in ("kv_memory", "resident_memory"):
+        if getattr(traffic, name) is not None:
+            options[name] = getattr(traffic, name)
     return options
 
 

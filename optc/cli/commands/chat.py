@@ -32,6 +32,7 @@ _SERVED = (
     "engine",
     "threads",
     "kv_memory",
+    "resident_memory",
     "speculate",
     "draft",
     "num_speculative_tokens",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,7 @@ from optc.cli.output import (
     table,
 )
 from optc.cli.progress import progress_on_stderr
+from optc.runtime.settings import ServeSettings
 from optc.system.options import AUTO, PLANNED, CompileOptions
 from optc.system.units import kv_text
 
@@ -42,14 +44,17 @@ if TYPE_CHECKING:
     help="Whom to ask: all backends for this machine, or for every target.",
 )
 @click.option("--measure", is_flag=True, help="Measure this machine to bound the speed here.")
+@add_options(ServeSettings, "resident_memory")
 @json_option
-def command(as_json: bool, measure: bool, **options: Any) -> None:
+def command(as_json: bool, measure: bool, resident_memory: str | None, **options: Any) -> None:
     """Import MODEL, run the recipe's passes, and list how each backend takes every kind of node.
 
     native is one operation of the backend, decomposed several of them; what is unsupported stops a
     compile. Also predicts bytes of weights, of keys and values and of the artifact, the peak memory
     and the time of a compile and, with --measure, tokens/s that no engine can exceed on this
-    machine. With --recipe auto, lists the recipes that a compile would try, in their order.
+    machine. Where weights are larger than the memory for them (--resident-memory, or what is left
+    here), says what a token reads from the disk. With --recipe auto, lists the recipes that a
+    compile would try, in their order.
     """
     from optc.system.needs import compile_packages
 
@@ -60,8 +65,11 @@ def command(as_json: bool, measure: bool, **options: Any) -> None:
     with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
         from optc.compiling.plan import plan
 
-        ceilings = _measure(warnings) if measure else None
-        found = plan(options.pop("model"), ceilings=ceilings, progress=progress, **options)
+        model = options.pop("model")
+        ceilings = _measure(warnings, model) if measure else None
+        found = plan(
+            model, ceilings=ceilings, resident_memory=resident_memory, progress=progress, **options
+        )
     warnings += found.warnings
     if as_json:
         print_json("plan", found.to_json(), warnings)
@@ -87,7 +95,7 @@ def _plan_ladder(as_json: bool, measure: bool, options: dict[str, Any]) -> None:
         found = plan_ladder(
             options.pop("model"),
             backends=None if asked in ("here", "all") else asked,
-            ceilings=_measure(warnings) if measure else None,
+            ceilings=_measure(warnings, Path()) if measure else None,
             progress=progress,
             **options,
         )
@@ -99,13 +107,16 @@ def _plan_ladder(as_json: bool, measure: bool, options: dict[str, Any]) -> None:
     show(*ladder_tables(found.ladder))
 
 
-def _measure(warnings: list[str]) -> Mapping[str, Ceiling]:
+def _measure(warnings: list[str], model: str | Path) -> Mapping[str, Ceiling]:
+    """Ceilings of this machine, and of the disk with the model's files."""
+    from optc.proof.roofline.beyond_memory import DISK, disk_ceiling
     from optc.proof.roofline.ceilings import disturbances
     from optc.proof.roofline.this_machine import measure_machine
 
     meter = measure_machine("plan --measure")
     warnings += disturbances(meter)
-    return meter.ceilings()
+    disk = disk_ceiling(Path(model))
+    return {**meter.ceilings(), **({} if disk is None else {DISK: disk})}
 
 
 def _whole(plan: Plan) -> Table:
@@ -203,11 +214,29 @@ def _figures(engine: EnginePlan) -> tuple[str, str, str, str]:
     )
 
 
+def _beyond(engine: EnginePlan) -> str:
+    """What a token reads from the disk; empty where all weights stay in memory."""
+    found = engine.beyond_memory
+    if found is None:
+        return ""
+    text = (
+        f"{byte_text(found.resident_bytes)} of the weights stay in memory; a token reads "
+        f"{byte_text(found.read_bytes)} from the disk (fewer where the same experts come again)"
+    )
+    if found.disk_bytes_per_s is None:
+        return f"{text}; --measure says how long that takes"
+    rate = f"{figure(found.disk_bytes_per_s / 1e9)} GB/s"
+    if found.tokens_per_s is None:
+        return text
+    return f"{text}: at {rate} of this disk at most {figure(found.tokens_per_s)} tokens/s"
+
+
 def _remarks(engines: Sequence[EnginePlan]) -> list[str]:
-    """Why engines cannot be built here or have no estimates, one line a reason."""
+    """Why engines cannot be built here or have no estimates, and what they read from the disk, one
+    line a reason."""
     names: dict[str, list[str]] = {}
     for engine in engines:
-        for reason in (engine.unavailable, engine.no_estimate):
+        for reason in (engine.unavailable, engine.no_estimate, _beyond(engine)):
             if reason:
                 names.setdefault(reason, []).append(engine.name)
     return [f"{', '.join(named)}: {reason}" for reason, named in names.items()]

@@ -33,6 +33,7 @@ _SERVED = (
     "engine",
     "threads",
     "kv_memory",
+    "resident_memory",
     "max_sequences",
     "speculate",
     "draft",

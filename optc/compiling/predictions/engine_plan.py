@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from optc.backend import Backend, BuildOptions, Support
+from optc.backend import Backend, BuildOptions, ResidentBackend, Support
 from optc.compiling.resolving.engines import EngineTarget, engine_name
 from optc.compiling.resolving.kv_types import kv_supports
 from optc.errors import UnavailableError, UnsupportedError
+from optc.proof.roofline.beyond_memory import BeyondMemory, beyond_memory
 from optc.proof.roofline.estimate import (
     CONTEXT,
     EngineEstimate,
@@ -57,6 +58,8 @@ class EnginePlan:
         no_estimate: Why it makes none.
         kv_types: How keys and values are kept, by the type that the model asks for.
         bound: On this machine; None where it was not measured, or cannot be stated.
+        beyond_memory: What a token reads from the disk here; None where all weights stay in
+            memory, or cannot be anywhere else.
     """
 
     name: str
@@ -68,6 +71,7 @@ class EnginePlan:
     no_estimate: str = ""
     bound: SpeedBound | None = None
     kv_types: Mapping[str, Support] = field(default_factory=dict)
+    beyond_memory: BeyondMemory | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -90,6 +94,7 @@ class EnginePlan:
             "estimate": None if self.estimate is None else estimate_json(self.estimate),
             "no_estimate": self.no_estimate,
             "bound": None if self.bound is None else asdict(self.bound),
+            "beyond_memory": None if self.beyond_memory is None else asdict(self.beyond_memory),
         }
 
 
@@ -98,8 +103,10 @@ def engine_plan(
     model: ir.Model,
     limits: BuildOptions,
     ceilings: Mapping[str, Ceiling] | None,
+    resident: int | None = None,
 ) -> EnginePlan:
-    """The plan of the engine of ``request`` for ``model``, with its bound by ``ceilings``."""
+    """The plan of the engine of ``request`` for ``model``, with its bound by ``ceilings``, where
+    ``resident`` bytes of weights stay in memory (None leaves that to the memory)."""
     backend, target = request.backend, request.target
     nodes = _verdicts(request, model)
     estimate, reason = None, "it cannot take every node"
@@ -108,6 +115,9 @@ def engine_plan(
     bound = None
     if target.name == "native" and ceilings is not None and estimate is not None:
         bound = speed_bound(estimate, min(CONTEXT, limits.max_context), ceilings)
+    beyond = None
+    if target.name == "native" and estimate is not None and isinstance(backend, ResidentBackend):
+        beyond = beyond_memory(estimate, min(CONTEXT, limits.max_context), resident, ceilings)
     name = engine_name(backend, target)
     return EnginePlan(
         name,
@@ -119,6 +129,7 @@ def engine_plan(
         reason,
         bound,
         kv_supports(request),
+        beyond,
     )
 
 

@@ -22,6 +22,9 @@ class BenchResult:
             than two output tokens.
         mbu: Memory bandwidth utilization of decode; None without instruments.
         mfu: Utilization of the arithmetic peak by prefill; None without instruments.
+        disk_bytes_per_token: Read from the disk for a token that was generated, its share of the
+            prompt included; 0 where all weights stay in memory.
+        page_faults_per_token: Page faults that waited for the disk, likewise.
     """
 
     concurrency: int
@@ -33,6 +36,8 @@ class BenchResult:
     tpot_ms: dict[str, float | None]
     mbu: float | None = None
     mfu: float | None = None
+    disk_bytes_per_token: float = 0.0
+    page_faults_per_token: float = 0.0
 
 
 def result_json(result: BenchResult) -> dict[str, Any]:

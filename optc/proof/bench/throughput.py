@@ -14,6 +14,7 @@ from itertools import chain
 import numpy as np
 
 from optc.errors import InputError
+from optc.proof.bench.disk_reads import DiskReads
 from optc.proof.bench.result import BenchResult
 from optc.proof.bench.utilization import Instruments, with_utilization
 from optc.proof.roofline.ceilings import sample
@@ -78,12 +79,14 @@ def bench(
     results = []
     for index, count in enumerate(concurrency):
         progress("bench", index, len(concurrency))
-        outputs = []
+        outputs, reads = [], DiskReads()
         for _ in range(rounds):
             if instruments is not None:
                 sample(instruments.meter)
-            outputs.append(_round(engine, rng, count, prompt_tokens, params))
-        results.append(result_of(outputs, count, prompt_tokens, output_tokens))
+            with reads:
+                outputs.append(_round(engine, rng, count, prompt_tokens, params))
+        result = result_of(outputs, count, prompt_tokens, output_tokens)
+        results.append(reads.noted(result, rounds * count * output_tokens))
     progress("bench", len(concurrency), len(concurrency))
     return results if instruments is None else with_utilization(results, engine.spec, instruments)
 

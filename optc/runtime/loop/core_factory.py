@@ -25,6 +25,8 @@ from optc.runtime.speculative.drafters.eagle import EagleModel
 from optc.runtime.speculative.drafters.shared_kv import SharedKVDraft
 from optc.runtime.speculative.drafting import Drafting
 from optc.runtime.spill.where import parse_spill
+from optc.system.available import available_memory
+from optc.system.units import byte_text
 
 
 @dataclass
@@ -128,6 +130,7 @@ class CoreFactory:
             both = draft_plan.bytes
         if before is None:
             self._kv_bytes = self.plan.bytes + both
+            check_room(settings.resident_memory_bytes or 0, self._kv_bytes)
         spill = settings.prefix_spill
         core = Core(
             executable,
@@ -178,6 +181,23 @@ def _event_log(text: str) -> EventLog:
     from optc.runtime.kv_events.publisher import Publisher, parse_endpoints
 
     return EventLog(Publisher(parse_endpoints(text)))
+
+
+def check_room(resident: int, kv: int) -> None:
+    """Check that weights that shall stay in memory leave room for keys and values; neither has
+    taken its memory yet.
+
+    Raises:
+        InputError: They do not.
+    """
+    left = available_memory()
+    if resident and resident + kv > left:
+        raise InputError(
+            f"{byte_text(resident)} of weights and {byte_text(kv)} of keys and values are more "
+            f"than the memory that is left, {byte_text(left)}",
+            where="resident_memory",
+            hint="less of either (resident_memory, kv_memory)",
+        )
 
 
 def check_same_vocabulary(spec: StepInterface, draft: StepInterface) -> None:

@@ -98,3 +98,33 @@ def test_prefill_states_mfu(capsys: pytest.CaptureFixture[str]) -> None:
 def test_cells_are_five_characters_or_whole_numbers() -> None:
     values = (None, 0.0, 0.12345, 12.3456, 99.99, 100.4, 123456.7)
     assert [_short(v) for v in values] == ["-", "0.000", "0.123", "12.34", "99.99", "100", "123457"]
+
+
+def test_reads_from_the_disk_have_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    times = {"p50": 1.5, "p90": 2.5, "p99": 3.5}
+    result = {
+        "concurrency": 2,
+        "prompt_tokens": 16,
+        "output_tokens": 4,
+        "prefill_tokens_per_s": 1.0,
+        "decode_tokens_per_s": 1.0,
+        "ttft_ms": times,
+        "tpot_ms": times,
+        "mbu": None,
+        "mfu": None,
+        "disk_bytes_per_token": 100e6,
+        "page_faults_per_token": 3.5,
+    }
+    disk = {"disk_gb_per_s": {"best": 0.7, "median": 0.5}}
+    print_results("a", {"results": [result], "ceilings": {**CEILINGS, **disk}})
+    out = " ".join(capsys.readouterr().out.split())
+    assert (
+        "2 at once: 95.4 MiB read from the disk for a token and its share of the prompt, 3.5 page "
+        "faults that waited for it; at the disk's 0.7 GB/s at most 7 such tokens/s"
+    ) in out
+    assert "disk 0.7 (0.5) GB/s" in out
+    print_results("a", {"results": [result], "ceilings": None})
+    assert "3.5 page faults that waited for it\n" in capsys.readouterr().out.replace("\nit", " it")
+    result["disk_bytes_per_token"] = 1000.0
+    print_results("a", {"results": [result], "ceilings": None})
+    assert "disk" not in capsys.readouterr().out

@@ -271,3 +271,53 @@ def test_as_a_function(
     found = optc.plan(tiny_model, "fp32", backends=["tvm:x86-64-v4-vnni", "picky:sm_90"])
     assert [engine.name for engine in found.engines] == ["tvm-x86-64-v4-vnni", "picky-sm_90"]
     assert found.engines[0].estimate is not None
+
+
+class Streaming(Estimating):
+    """Its engines can run with a part of their weights in memory."""
+
+    def load_resident(self, *_: object) -> None:
+        raise NotImplementedError
+
+
+def test_what_a_token_reads_from_the_disk(
+    plan_tiny: Optc, backends: dict[str, StubBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4096 bytes of weights, of which each step reads 1000."""
+
+    def beyond(*arguments: str) -> dict[str, object]:
+        found: dict[str, object] = {
+            engine["backend"]: engine["beyond_memory"]
+            for engine in plan_tiny(*arguments, "--json").json["engines"]
+        }
+        return found
+
+    monkeypatch.setattr("optc.compiling.predictions.engine_plan.CONTEXT", 16)
+    assert set(beyond("--resident-memory", "1KiB").values()) == {None}
+    backends["tvm"] = Streaming("tvm", 20)
+    assert set(beyond().values()) == {None}
+    rest = {"disk_bytes_per_s": None, "tokens_per_s": None}
+    assert beyond("--resident-memory", "600B")["tvm"] == {
+        "resident_bytes": 600,
+        "read_bytes": 400,
+        **rest,
+    }
+    shown = " ".join(plan_tiny("--resident-memory", "600B").out.split())
+    assert (
+        ": 600 B of the weights stay in memory; a token reads 400 B from the disk (fewer where "
+        "the same experts come again); --measure says how long that takes"
+    ) in shown
+    meter = FakeMeter()
+    monkeypatch.setattr(this_machine, "measure_machine", lambda where: meter)
+    monkeypatch.setattr(
+        "optc.proof.roofline.beyond_memory.disk_ceiling", lambda path: Ceiling(2e9, 1e9)
+    )
+    found = beyond("--resident-memory", "600B", "--measure")["tvm"]
+    assert found == {
+        "resident_bytes": 600,
+        "read_bytes": 400,
+        "disk_bytes_per_s": 2e9,
+        "tokens_per_s": 5e6,
+    }
+    shown = " ".join(plan_tiny("--resident-memory", "600B", "--measure").out.split())
+    assert ": at 2 GB/s of this disk at most 5e+06 tokens/s" in shown

@@ -44,6 +44,17 @@ def test_the_engines_limits_hold_for_what_is_larger_or_not_said() -> None:
         assert (core.scheduler.token_budget, core.scheduler.max_running) == (16, 8)
 
 
+def test_weights_that_stay_leave_room_for_keys_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optc.runtime.loop.core_factory.available_memory", lambda: 2 << 20)
+    opening, executable = opened(resident_memory=2 << 20)
+    with pytest.raises(InputError, match=r"2\.0 MiB of weights and .* of keys .* left, 2\.0 MiB"):
+        opening()
+    assert executable.closed
+    opening, _ = opened(resident_memory=1 << 20)
+    opening()
+    assert 0 < opening.plan.bytes <= 1 << 20
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

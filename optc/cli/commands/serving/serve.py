@@ -26,6 +26,7 @@ _SERVED = (
     "engine",
     "threads",
     "kv_memory",
+    "resident_memory",
     "token_budget",
     "max_sequences",
     "prefill_chunk",
