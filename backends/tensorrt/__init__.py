@@ -1,4 +1,4 @@
-"""The TensorRT backend: engines for NVIDIA GPUs, built ahead of time, also without a GPU.
+"""The TensorRT backend: engines for NVIDIA GPUs, most of them built ahead of time, without a GPU.
 
 Importing it loads neither TensorRT nor NumPy.
 """
@@ -35,18 +35,22 @@ class TensorRTBackend:
         return missing_reason()
 
     def takes(self, target: Target) -> str:
-        """Empty if TensorRT-RTX has kernels for all architectures of ``target``."""
-        from optc.backends.tensorrt.provider import RTX_ARCHITECTURES
+        """Empty if TensorRT-RTX or TensorRT has kernels for all architectures of ``target``."""
+        from optc.backends.tensorrt.targets import refusal
 
-        if target.kind != "cuda":
-            return "TensorRT compiles for cuda targets only, such as tensorrt:sm_89"
-        lacking = [f"sm_{sm}" for sm in target.sm if f"sm_{sm}" not in RTX_ARCHITECTURES]
-        if lacking:
-            return (
-                f"TensorRT-RTX has no kernels for {', '.join(lacking)},"
-                f" only for {', '.join(RTX_ARCHITECTURES)}"
-            )
-        return ""
+        return refusal(target)
+
+    def lacks(self, target: Target) -> str:
+        """Empty if the package for the target is here, and a GPU where it builds for that alone."""
+        from optc.backends.tensorrt.targets import lacks
+        from optc.system.hardware.machine import this_machine
+
+        return lacks(target, this_machine())
+
+    def fetch(self, target: Target) -> str:
+        """Nothing can be fetched beside the packages: says what is missing."""
+        missing = self.lacks(target)
+        return f"nothing to fetch: {missing or 'all that a build needs is here'}"
 
     def supports(self, node: ir.Node, target: Target) -> Support:
         """The support of a node of the ragged step, by its legalization."""

@@ -21,8 +21,10 @@ from optc.backends.tensorrt.layers import parse_table
 from optc.backends.tensorrt.legalize import Legalized, legalize
 from optc.backends.tensorrt.limits import Limits, slot_length
 from optc.backends.tensorrt.profiles import limits_of, profiles_for
+from optc.backends.tensorrt.provider import RTX
 from optc.backends.tensorrt.report import Expected, describe, findings
 from optc.backends.tensorrt.sparsity import pruned_weights
+from optc.backends.tensorrt.targets import architectures_of, package_for
 from optc.backends.tensorrt.tensor_list import TENSORS_FILE, write_tensors
 from optc.errors import OptcError, UnavailableError
 from optc.ir.graph import is_constant
@@ -31,6 +33,8 @@ from optc.system.hardware.target import Target
 from optc.system.scratch import Scratch
 
 TABLE_FILE = "layers.txt"
+#: Of engines of TensorRT, whose builder prints no such table, and whose kernels have other names.
+NOT_DESCRIBED: dict[str, Any] = {"profiles": [], "signature": ""}
 #: The model as the engine computes it, beside its weights.
 ONNX_FILE = "model.onnx"
 BUILDER_FILE = "builder.onnx"
@@ -50,7 +54,7 @@ def build_engine(
     started = time.perf_counter()
     length = slot_length(options.max_context)
     legalized = legalize(model, length)
-    architectures = tuple(f"sm_{sm}" for sm in target.sm)
+    architectures = architectures_of(target)
     check_model(model, architectures)
     limits = limits_of(options)
     with _scratch(options) as folder:
@@ -69,12 +73,15 @@ def build_engine(
             table=str(folder / TABLE_FILE),
             architectures=architectures,
             profiles=profiles_for(model.graph.inputs, limits),
+            package=package_for(architectures),
             sparse=bool(sparse),
         )
         with _removing(workdir / TENSORS_FILE):
             built = run_builder(request, max_bytes=options.max_ram_bytes)
-        expected = _expected(model)
-        described = _describe(Path(request.table).read_text("utf-8"), limits, expected)
+        described: dict[str, Any] = NOT_DESCRIBED
+        if request.package == RTX:
+            table = Path(request.table).read_text("utf-8")
+            described = _describe(table, limits, _expected(model))
     report = _report(legalized, built, described) | {
         "sparse_weights": len(sparse),
         "legalize_seconds": lowered_at - started,

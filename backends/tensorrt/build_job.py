@@ -33,6 +33,7 @@ class BuildJob:
         table: Where the layer table is written, as TensorRT prints it.
         architectures: GPUs that it is for (``sm_89``), all in one engine.
         profiles: What its inputs look like, one part of the engine each.
+        package: Which of `optc.backends.tensorrt.provider.PACKAGES` builds it.
         sparse: Some weights are pruned 2:4: the builder may take kernels for that.
     """
 
@@ -41,6 +42,7 @@ class BuildJob:
     table: str
     architectures: tuple[str, ...]
     profiles: tuple[Profile, ...]
+    package: str
     sparse: bool = False
 
     def to_json(self) -> str:

@@ -66,6 +66,11 @@ def build(provider: Provider, request: BuildJob) -> dict[str, Any]:
     }
 
 
+def build_with(request: BuildJob) -> dict[str, Any]:
+    """Build the engine with the package that is asked for; as `build`."""
+    return build(load_provider(request.package), request)
+
+
 def _new_log(module: Any) -> Any:
     """A logger that keeps every message; its class exists only once the package is loaded."""
 
@@ -118,7 +123,7 @@ def _raise_failures(log: Any) -> None:
 
 
 if __name__ == "__main__":
-    status = answer(sys.argv[1:], lambda asked: build(load_provider(), BuildJob.from_json(asked)))
+    status = answer(sys.argv[1:], lambda asked: build_with(BuildJob.from_json(asked)))
     # a logger written in Python may be called while the interpreter ends: do not let it come so far
     sys.stdout.flush()
     sys.stderr.flush()

@@ -10,12 +10,11 @@ from msgspec import Meta, Struct
 from optc.artifact.files import EngineFiles
 from optc.backends.tensorrt.header import read_header
 from optc.backends.tensorrt.limits import Limits
-from optc.backends.tensorrt.provider import PACKAGES
+from optc.backends.tensorrt.provider import PACKAGES, RTX
 from optc.system.foreign.typed_json import Positive, exactly, typed
 
 #: The engine's file in its folder.
 ENGINE_FILE = "engine.trt"
-RTX = "tensorrt_rtx"
 _VERSION = r"\A[0-9]{1,5}([.][0-9]{1,5}){2,3}([.]?[a-z0-9]{1,16})?\Z"
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from optc.backends.tensorrt.engine_data import ENGINE_FILE, RTX, EngineData, read_data
+from optc.backends.tensorrt.engine_data import ENGINE_FILE, EngineData, read_data
 from optc.backends.tensorrt.header import EngineHeader, check_header, read_header
-from optc.backends.tensorrt.provider import installed_version
+from optc.backends.tensorrt.provider import RTX, installed_version
 from optc.errors import UnavailableError
 from optc.runtime.executable.executable import Executable, StepInterface
 from optc.system.hardware.machine import Machine, this_machine

@@ -15,8 +15,10 @@ from typing import Any
 
 from optc.errors import UnavailableError
 
-#: Packages in order of preference: TensorRT-RTX builds for GPUs that the machine lacks.
-PACKAGES = ("tensorrt_rtx", "tensorrt")
+#: TensorRT-RTX builds for GPUs that the machine lacks, TensorRT for the one that is there.
+RTX, FULL = "tensorrt_rtx", "tensorrt"
+#: Packages in order of preference.
+PACKAGES = (RTX, FULL)
 #: GPUs that TensorRT-RTX has kernels for, as its members of ``ComputeCapability`` call them.
 RTX_ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_120", "sm_121")
 #: Distributions that bring a package, by the CUDA version that they are for.
@@ -24,7 +26,8 @@ _DISTRIBUTIONS = {
     "tensorrt_rtx": ("tensorrt-rtx-cu13", "tensorrt-rtx-cu12", "tensorrt-rtx"),
     "tensorrt": ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"),
 }
-_INSTALL = "pip install 'optc[tensorrt]'"
+#: Commands that install a package.
+INSTALL = {RTX: "pip install 'optc[tensorrt]'", FULL: "pip install 'optc[tensorrt-full]'"}
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,9 @@ class Provider:
     capabilities: Capabilities
 
 
-def installed_package() -> str | None:
-    """Name of the TensorRT package that would be used; nothing is imported."""
-    return next((name for name in PACKAGES if importlib.util.find_spec(name)), None)
+def installed_packages() -> tuple[str, ...]:
+    """The TensorRT packages that are installed, the preferred one first; nothing is imported."""
+    return tuple(name for name in PACKAGES if importlib.util.find_spec(name))
 
 
 def installed_version(package: str) -> str | None:
@@ -86,18 +89,23 @@ def installed_version(package: str) -> str | None:
 
 def missing_reason() -> str:
     """Empty if a TensorRT package is installed, else how to get one."""
-    return "" if installed_package() else f"no TensorRT package is installed ({_INSTALL})"
+    if installed_packages():
+        return ""
+    return f"no TensorRT package is installed ({INSTALL[RTX]}, or for sm_90 {INSTALL[FULL]})"
 
 
-def load_provider() -> Provider:
-    """Import the installed TensorRT package.
+def load_provider(package: str) -> Provider:
+    """Import one of `PACKAGES`.
 
     Raises:
-        UnavailableError: There is none, it cannot be loaded, or it lacks layers that decoders need.
+        UnavailableError: It is not installed, cannot be loaded, or lacks layers that decoders need.
     """
-    package = installed_package()
-    if package is None:
-        raise UnavailableError(missing_reason(), where="tensorrt backend")
+    if package not in installed_packages():
+        raise UnavailableError(
+            f"the package {package} is not installed",
+            where="tensorrt backend",
+            hint=INSTALL[package],
+        )
     try:
         module = importlib.import_module(package)
     except (ImportError, OSError) as error:
@@ -154,18 +162,14 @@ def create_network(provider: Provider, builder: Any) -> Any:
 
 
 def set_architectures(provider: Provider, config: Any, architectures: Sequence[str]) -> None:
-    """Build for the GPUs ``architectures`` (``sm_89``), one engine for all of them.
+    """Build for the GPUs ``architectures`` (``sm_89``), one engine for all of them. A package that
+    builds for the GPU that is there needs nothing set (`optc.backends.tensorrt.targets.lacks`).
 
     Raises:
-        UnavailableError: The package knows no such GPU, or builds only for the one that is there.
+        UnavailableError: The package knows no such GPU.
     """
     if not provider.capabilities.ahead_of_time:
-        raise UnavailableError(
-            f"{provider.package} {provider.version} builds only for the GPU that is there,"
-            f" not for {', '.join(architectures)}",
-            where="tensorrt backend",
-            hint=f"TensorRT-RTX builds ahead of time: {_INSTALL}",
-        )
+        return
     known = provider.module.ComputeCapability.__members__
     config.num_compute_capabilities = len(architectures)
     for index, architecture in enumerate(architectures):

@@ -21,7 +21,7 @@ def open_executable(path: Path, spec: StepInterface, data: EngineData) -> SlotEx
         UnavailableError: TensorRT or CUDA refuse it; in their words.
         ArtifactError: The engine's tensors are not those that the artifact states.
     """
-    provider, device = load_provider(), CudaDevice()
+    provider, device = load_provider(data.package), CudaDevice()
     log = _new_log(provider.module)
     engine = provider.module.Runtime(log).deserialize_cuda_engine(path.read_bytes())
     if engine is None:

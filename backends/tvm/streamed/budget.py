@@ -1,4 +1,4 @@
-"""How much of the weights stays in memory."""
+"""The share of the weights that stays in memory."""
 
 from __future__ import annotations
 

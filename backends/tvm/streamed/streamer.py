@@ -27,6 +27,8 @@ _LOG = logger(__name__)
 #: Most bytes that are asked for before the kernels that read them: enough for a disk's queue, and
 #: little beside the memory for pages that do not stay.
 WINDOW = 64 << 20
+#: Steps between two looks at what is no longer hot.
+_LOOK = 64
 
 
 class Streamer:
@@ -49,6 +51,7 @@ class Streamer:
         self.hot = HotSet(pieces.sizes, budget)
         self._order = StepOrder(lambda uses: any(map(pieces.by_expert, uses)), window)
         self._asked = np.zeros(len(pieces.sizes), bool)  # and not used since
+        self._steps = 0
         self._refused: deque[int] = deque()  # pieces that the system could not keep
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(
@@ -60,6 +63,9 @@ class Streamer:
         """A step begins."""
         self._order.begin_step()
         self.hot.begin_step()
+        self._steps += 1
+        if self._steps % _LOOK == 0 and (cold := self.hot.cool()):
+            self._work.put(partial(self._let_go, cold))
         if self._refused:
             while self._refused:
                 self.hot.refuse(self._refused.popleft())

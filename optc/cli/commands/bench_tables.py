@@ -42,7 +42,7 @@ def print_results(name: str, values: Mapping[str, Any]) -> None:
 
 
 def _disk_text(result: Mapping[str, Any], ceilings: Mapping[str, Any]) -> str:
-    """What tokens cost in reads from the disk; empty where that is nothing to speak of."""
+    """The reads from the disk that tokens cost; empty where that is nothing to speak of."""
     read = result.get("disk_bytes_per_token", 0.0)
     if read < LEAST_READ:
         return ""

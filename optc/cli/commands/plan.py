@@ -215,7 +215,7 @@ def _figures(engine: EnginePlan) -> tuple[str, str, str, str]:
 
 
 def _beyond(engine: EnginePlan) -> str:
-    """What a token reads from the disk; empty where all weights stay in memory."""
+    """The reads from the disk of a token; empty where all weights stay in memory."""
     found = engine.beyond_memory
     if found is None:
         return ""

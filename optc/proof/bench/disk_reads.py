@@ -1,4 +1,4 @@
-"""What the process reads from the disk while an engine runs, as Linux counts it."""
+"""Reads from the disk while an engine runs, as Linux counts them."""
 
 from __future__ import annotations
 

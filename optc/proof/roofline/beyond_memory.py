@@ -41,7 +41,7 @@ def beyond_memory(
     resident: int | None,
     ceilings: Mapping[str, Ceiling] | None = None,
 ) -> BeyondMemory | None:
-    """What a token costs; None where all weights stay in memory.
+    """The cost of a token; None where all weights stay in memory.
 
     Args:
         estimate: Of the engine.

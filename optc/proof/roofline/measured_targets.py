@@ -62,6 +62,7 @@ _FACTS = {
     "cuda:sm_86": TargetFacts("NVIDIA A10, A40, RTX 30", tested=_UNRUN),
     "cuda:sm_89": TargetFacts("NVIDIA L4, L40, RTX 40", tested=_UNRUN),
     "cuda:sm_90": TargetFacts("NVIDIA H100, H200, GH200", (Measured("H200", "2026-11-27"),)),
+    "cuda:sm_100": TargetFacts("NVIDIA B200, GB200", tested=_UNRUN),
     "cuda:sm_120": TargetFacts("NVIDIA RTX 50, RTX PRO 6000", tested=_UNRUN),
 }
 

@@ -37,7 +37,7 @@ _V4 = (*_V3, "avx512bw", "avx512dq", "avx512f", "avx512vl")
 #: Armv8.2 with products of bytes: Neoverse N1 and later, Apple M1 and later.
 _DOTPROD = ("asimd", "asimddp", "atomics")
 #: Compute capabilities that engines are compiled for.
-CUDA_SMS = (80, 86, 89, 90, 120)
+CUDA_SMS = (80, 86, 89, 90, 100, 120)
 CUDA = "cuda:"
 
 

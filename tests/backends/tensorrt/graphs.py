@@ -97,7 +97,12 @@ def request(
     if profiles is None:
         profiles = (layer_profile("decode", 1), layer_profile("prefill", 64))
     return BuildJob(
-        str(path), str(folder / "engine.trt"), str(folder / "layers.txt"), architectures, profiles
+        str(path),
+        str(folder / "engine.trt"),
+        str(folder / "layers.txt"),
+        architectures,
+        profiles,
+        "tensorrt_rtx",
     )
 
 

@@ -115,7 +115,9 @@ def test_a_builder_that_dies_leaves_no_engine(
     monkeypatch.setattr(
         builder, "BUILDER", replace(BUILDER, module="tests.support.children.crashing_child")
     )
-    asked = BuildJob("", str(tmp_path / "engine"), str(tmp_path / "table"), ("sm_89",), ())
+    asked = BuildJob(
+        "", str(tmp_path / "engine"), str(tmp_path / "table"), ("sm_89",), (), "tensorrt_rtx"
+    )
     Path(asked.engine).write_bytes(b"half an engine")
     with pytest.raises(
         UnavailableError, match="tensorrt backend: the builder's process was killed"

@@ -74,7 +74,7 @@ def test_engines_are_offered_to_their_own_gpus_only() -> None:
     [
         ("sm_89", ""),
         ("sm_80+sm_120", ""),
-        ("sm_90", "TensorRT-RTX has no kernels for sm_90, only for sm_75, sm_80"),
+        ("sm_80+sm_90", "TensorRT-RTX has no kernels for sm_90, only for sm_75, sm_80"),
         ("x86-64-v3", "TensorRT compiles for cuda targets only"),
     ],
 )

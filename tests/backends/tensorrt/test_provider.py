@@ -76,10 +76,11 @@ def test_gpus_without_kernels_are_refused_with_those_that_have() -> None:
         provider.set_architectures(adapted, _Config(), ("sm_90",))
 
 
-def test_full_tensorrt_builds_only_for_the_gpu_that_is_there() -> None:
+def test_full_tensorrt_builds_for_the_gpu_that_is_there_without_being_told() -> None:
     adapted = provider.adapt("tensorrt", _module(rtx=False, network=_BOTH, version="11.4"))
-    with pytest.raises(UnavailableError, match="builds only for the GPU that is there"):
-        provider.set_architectures(adapted, _Config(), ("sm_89",))
+    config = _Config()
+    provider.set_architectures(adapted, config, ("sm_90",))
+    assert (config.num_compute_capabilities, config.set) == (0, [])
 
 
 def test_strong_typing_is_asked_for_by_name() -> None:
@@ -94,5 +95,80 @@ def test_strong_typing_is_asked_for_by_name() -> None:
 def test_without_a_package_the_reason_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider, "PACKAGES", ("no_such_package",))
     assert "pip install 'optc[tensorrt]'" in provider.missing_reason()
-    with pytest.raises(UnavailableError, match="no TensorRT package is installed"):
-        provider.load_provider()
+    assert "for sm_90 pip install 'optc[tensorrt-full]'" in provider.missing_reason()
+    assert provider.installed_packages() == ()
+    for package, extra in (("tensorrt", "tensorrt-full"), ("tensorrt_rtx", "tensorrt")):
+        with pytest.raises(UnavailableError, match=f"the package {package} is not inst") as raised:
+            provider.load_provider(package)
+        assert raised.value.hint == f"pip install 'optc[{extra}]'"
+
+
+def test_the_package_that_is_named_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine runs with the package that built it, also where both are installed."""
+    monkeypatch.setattr(provider, "installed_packages", lambda: provider.PACKAGES)
+    made = {
+        "tensorrt": _module(rtx=False, network=_BOTH, version="11.4.0"),
+        "tensorrt_rtx": _module(rtx=True, network=_BOTH, version="1.7.1"),
+    }
+    monkeypatch.setattr(provider.importlib, "import_module", made.__getitem__)
+    for package, module in made.items():
+        found = provider.load_provider(package)
+        assert (found.package, found.module) == (package, module)
+
+
+def test_a_package_that_cannot_be_imported_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise OSError("libnvinfer.so.11: cannot open shared object file")
+
+    monkeypatch.setattr(provider, "installed_packages", lambda: provider.PACKAGES)
+    monkeypatch.setattr(provider.importlib, "import_module", broken)
+    with pytest.raises(UnavailableError, match=r"tensorrt cannot be loaded: libnvinfer\.so\.11"):
+        provider.load_provider("tensorrt")
+
+
+#: Names of TensorRT's Python package that a build and a run use.
+USED = {
+    "Builder": (
+        "build_serialized_network",
+        "create_builder_config",
+        "create_network",
+        "create_optimization_profile",
+    ),
+    "BuilderFlag": ("SPARSE_WEIGHTS",),
+    "IBuilderConfig": ("add_optimization_profile", "get_flag", "profiling_verbosity", "set_flag"),
+    "ICudaEngine": (
+        "create_execution_context",
+        "get_aliased_input_tensor",
+        "get_tensor_name",
+        "num_io_tensors",
+    ),
+    "IExecutionContext": (
+        "execute_async_v3",
+        "set_input_shape",
+        "set_optimization_profile_async",
+        "set_tensor_address",
+    ),
+    "IHostMemory": ("nbytes",),
+    "ILogger": ("log",),
+    "INetworkDefinition": ("get_input", "num_inputs", "num_layers"),
+    "IOptimizationProfile": ("set_shape",),
+    "NetworkDefinitionCreationFlag": ("STRONGLY_TYPED",),
+    "OnnxParser": ("get_error", "num_errors", "parse_from_file"),
+    "ParserError": ("desc", "node_name", "node_operator"),
+    "ProfilingVerbosity": ("DETAILED",),
+    "Runtime": ("deserialize_cuda_engine",),
+}
+
+
+@pytest.mark.parametrize("package", provider.PACKAGES)
+def test_an_installed_package_has_the_names_that_are_used(package: str) -> None:
+    if package not in provider.installed_packages():
+        pytest.skip(f"the package {package} is not installed")
+    found = provider.load_provider(package)
+    assert [
+        f"{of}.{name}"
+        for of, names in USED.items()
+        for name in names
+        if not hasattr(getattr(found.module, of), name)
+    ] == []
+    assert found.capabilities.ahead_of_time == (package == provider.RTX)

@@ -13,11 +13,18 @@ def of(*sizes: int, budget: int) -> HotSet:
     return HotSet(np.array(sizes, np.int64), budget)
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece may stay from its first use."""
+    monkeypatch.setattr(hot_set, "HOT", 0.0)
+
+
 def step(hot: HotSet, *pieces: int) -> tuple[list[int], list[int]]:
     hot.begin_step()
     return hot.use(np.array(pieces, np.int64))
 
 
+@pytest.mark.usefixtures("at_once")
 def test_what_is_read_stays_while_there_is_room() -> None:
     hot = of(10, 20, 30, 40, budget=60)
     assert step(hot, 1, 3) == ([1, 3], [])
@@ -26,11 +33,13 @@ def test_what_is_read_stays_while_there_is_room() -> None:
     assert hot.kept.tolist() == [False, True, False, True]
 
 
+@pytest.mark.usefixtures("at_once")
 def test_a_piece_that_fits_stays_behind_one_that_does_not() -> None:
     hot = of(50, 10, budget=20)
     assert step(hot, 0, 1) == ([1], [])
 
 
+@pytest.mark.usefixtures("at_once")
 def test_frequent_pieces_take_the_place_of_rare_ones() -> None:
     hot = of(10, 10, 10, budget=20)
     step(hot, 0, 1)
@@ -41,6 +50,7 @@ def test_frequent_pieces_take_the_place_of_rare_ones() -> None:
     assert hot.bytes == 20
 
 
+@pytest.mark.usefixtures("at_once")
 def test_pieces_that_are_equally_hot_do_not_change_places() -> None:
     hot = of(10, 10, 10, budget=20)
     for _ in range(200):
@@ -56,9 +66,35 @@ def test_pieces_of_each_step_come_before_experts() -> None:
     for _ in range(100):
         step(hot, *sorted(rng.choice(32, 4, replace=False).tolist()), *range(32, 40))
     assert hot.kept[32:].all()
-    assert hot.kept.sum() == 10
+    assert not hot.kept[:32].any()  # an eighth of the steps uses each
 
 
+def test_hot_experts_stay() -> None:
+    """Expert 0 is chosen in every second step, the others in one of eight."""
+    hot = of(*[10] * 9, budget=1000)
+    for index in range(64):
+        step(hot, 1 + index % 8) if index % 2 else step(hot, 0, 1 + index % 8)
+    assert hot.kept.nonzero()[0].tolist() == [0]
+
+
+def test_pieces_of_each_step_stay_after_some_steps() -> None:
+    hot = of(10, budget=1000)
+    assert [bool(step(hot, 0)[0]) for _ in range(8)].index(True) == 5
+
+
+def test_what_is_hardly_used_any_more_goes() -> None:
+    hot = of(10, 10, budget=20)
+    for _ in range(50):
+        step(hot, 0, 1)
+    assert (hot.bytes, hot.cool()) == (20, [])
+    while hot.kept[1]:
+        step(hot, 0)
+        gone = hot.cool()
+    assert (gone, hot.bytes) == ([1], 10)
+    assert 300 < hot.count_of(0) < 600
+
+
+@pytest.mark.usefixtures("at_once")
 def test_a_large_piece_takes_the_place_of_several() -> None:
     hot = of(10, 10, 10, 20, budget=30)
     step(hot, 0, 1, 2)
@@ -72,6 +108,7 @@ def test_a_large_piece_takes_the_place_of_several() -> None:
     assert hot.bytes == 30
 
 
+@pytest.mark.usefixtures("at_once")
 def test_no_piece_goes_for_one_that_does_not_fit_even_then() -> None:
     hot = of(10, 100, budget=50)
     step(hot, 0)
@@ -80,6 +117,7 @@ def test_no_piece_goes_for_one_that_does_not_fit_even_then() -> None:
     assert hot.kept.tolist() == [True, False]
 
 
+@pytest.mark.usefixtures("at_once")
 def test_what_was_hot_long_ago_cools() -> None:
     hot = of(10, 10, budget=10)
     for _ in range(3 * HALF_LIFE):
@@ -102,6 +140,7 @@ def test_counts_are_of_steps_older_ones_for_less() -> None:
     assert hot.bytes == 0
 
 
+@pytest.mark.usefixtures("at_once")
 def test_counts_do_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot_set, "_LARGE", 1.1)
     hot, other = of(10, 10, 10, budget=20), of(10, 10, 10, budget=20)
@@ -115,6 +154,7 @@ def test_counts_do_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hot.count_of(0) == pytest.approx(other.count_of(0))
 
 
+@pytest.mark.usefixtures("at_once")
 def test_what_the_system_refuses_is_not_asked_for_again() -> None:
     hot = of(10, 10, 10, budget=30)
     step(hot, 0, 1)

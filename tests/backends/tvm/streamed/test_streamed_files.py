@@ -11,6 +11,7 @@ import pytest
 
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm.engine_data import read_data
+from optc.backends.tvm.streamed import hot_set
 from optc.backends.tvm.streamed import pieces as pieces_module
 from optc.backends.tvm.streamed.streamed_files import StreamedFiles
 from optc.backends.tvm.weights.weights_file import WeightFiles
@@ -25,7 +26,8 @@ KIB = 1 << 10
 
 @pytest.fixture(autouse=True)
 def small_experts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The experts of the test's model have few pages each."""
+    """The experts of the test's model have few pages each; what was read once may stay."""
+    monkeypatch.setattr(hot_set, "HOT", 0.0)
     monkeypatch.setattr(pieces_module, "LEAST_EXPERT", 1)
     monkeypatch.setattr(pieces_module, "CHUNK", 8 * KIB)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from optc.backends.tvm.streamed import hot_set
 from optc.backends.tvm.streamed.pieces import Pieces
 from optc.backends.tvm.streamed.streamer import Streamer
 
@@ -46,7 +47,8 @@ PIECES = Pieces(
 
 
 @pytest.fixture
-def file() -> File:
+def file(monkeypatch: pytest.MonkeyPatch) -> File:
+    monkeypatch.setattr(hot_set, "HOT", 0.0)  # a piece may stay from its first use
     return File()
 
 
@@ -129,3 +131,13 @@ def test_memory_that_runs_out_ends_the_keeping(
         assert not {what for what, _ in file.done} - {"read"}
         assert ("read", 1) in done
         assert streamer.hot.kept.nonzero()[0].tolist() == [0]
+
+
+def test_what_is_no_longer_hot_goes(file: File) -> None:
+    for streamer in streamers(file, budget=10 * SIZE, window=100):
+        run(streamer, file, (0, None))
+        gone: set[object] = set()
+        for _ in range(64):
+            gone |= run(streamer, file, (1, None))
+        assert ("drop", 0) in gone
+        assert streamer.hot.kept.nonzero()[0].tolist() == [1]
