@@ -229,6 +229,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/proof/conditions/differences/test_figures.py",
         "tests/proof/conditions/differences/test_facts.py",
     ),
+    "backends/tvm/streamed/watching.py": ("tests/backends/tvm/streamed/test_streamed_files.py",),
     "backends/tensorrt/legalize/mask.py": ("tests/backends/tensorrt/legalize/test_legalize.py",),
     "backends/tensorrt/legalize/scores.py": ("tests/backends/tensorrt/legalize/test_legalize.py",),
     "optc/proof/bench/profiled.py": ("tests/cli/commands/test_report.py",),

@@ -16,10 +16,10 @@ import numpy as np
 from optc.backends.tvm.streamed.pieces import Int64
 
 #: Steps after which a use counts for half.
-HALF_LIFE = 512
+HALF_LIFE = 128
 #: Share of the steps that must have used a piece for it to stay, as if so many more had not, and
 #: the share below which it no longer stays.
-HOT, _PRIOR, _COOL = 0.25, 16.0, 0.1
+HOT, _PRIOR, _COOL = 0.5, 8.0, 0.25
 #: A piece takes another's place if its count is so many times that one's and so much more: to
 #: exchange two that are equally hot costs a read and gains nothing.
 _TIMES, _MORE = 1.25, 2.0

@@ -70,16 +70,16 @@ def test_pieces_of_each_step_come_before_experts() -> None:
 
 
 def test_hot_experts_stay() -> None:
-    """Expert 0 is chosen in every second step, the others in one of eight."""
+    """Expert 0 is chosen in two of three steps, the others in one of eight."""
     hot = of(*[10] * 9, budget=1000)
     for index in range(64):
-        step(hot, 1 + index % 8) if index % 2 else step(hot, 0, 1 + index % 8)
+        step(hot, 0, 1 + index % 8) if index % 3 else step(hot, 1 + index % 8)
     assert hot.kept.nonzero()[0].tolist() == [0]
 
 
 def test_pieces_of_each_step_stay_after_some_steps() -> None:
     hot = of(10, budget=1000)
-    assert [bool(step(hot, 0)[0]) for _ in range(8)].index(True) == 5
+    assert [bool(step(hot, 0)[0]) for _ in range(16)].index(True) == 8
 
 
 def test_what_is_hardly_used_any_more_goes() -> None:
@@ -91,7 +91,7 @@ def test_what_is_hardly_used_any_more_goes() -> None:
         step(hot, 0)
         gone = hot.cool()
     assert (gone, hot.bytes) == ([1], 10)
-    assert 300 < hot.count_of(0) < 600
+    assert 60 < hot.count_of(0) < 185
 
 
 @pytest.mark.usefixtures("at_once")
