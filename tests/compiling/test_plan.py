@@ -87,7 +87,7 @@ def test_all_backends_are_asked_about_every_target_that_they_take(
     backends: dict[str, StubBackend],
 ) -> None:
     pairs = {(r.backend.name, r.target.name) for r in _requests("all", "tvm")}
-    cuda = {f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 120)}
+    cuda = {f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 100, 120)}
     assert pairs >= {("aot", name) for name in cuda} | {("tvm", "native"), ("tvm", "x86-64-v3")}
     assert ("aot", "native") not in pairs
     (one,) = _requests("aot:sm_89", "tvm")

@@ -51,7 +51,7 @@ def test_weights_of_more_than_the_memory_are_read_right(tmp_path: Path) -> None:
             whole.update(part)
             file.write(part)
     forget(path)
-    command = [sys.executable, "-c", CHILD, path]
+    command = [sys.executable, "-c", CHILD, str(path)]
     command += [str(number) for number in (8 * MIB, WEIGHTS // (8 * MIB), KEPT)]
     try:
         with limited("test", LIMIT) as group:

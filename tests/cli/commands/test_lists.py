@@ -43,7 +43,7 @@ def test_backends_say_why_they_cannot_build(optc: Optc, stub: StubBackend) -> No
 def test_targets(optc: Optc) -> None:
     value = optc("targets", "--json").json
     targets = {entry["name"]: entry for entry in value["targets"]}
-    cuda = [f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 120)]
+    cuda = [f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 100, 120)]
     cpus = ["native", "x86-64-v3", "x86-64-v4-vnni", "aarch64-dotprod", "aarch64-i8mm"]
     assert list(targets) == [*cpus, *cuda]
     assert targets["native"]["runs_here"] is True
@@ -86,7 +86,7 @@ def test_a_reason_that_targets_share_stands_once_below(
     out = optc("targets").out
     assert re.search(r"^ cuda:sm_80 +no ", out, re.MULTILINE)
     note = " ".join(out.partition("\n\n")[2].split())
-    cuda = ", ".join(f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 120))
+    cuda = ", ".join(f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 100, 120))
     assert f"{cuda}: it needs a CUDA device: no NVIDIA driver is installed" in note
     assert out.count("it needs a CUDA") == 1
     assert "x86-64-v4-vnni: it needs avx2" not in note
