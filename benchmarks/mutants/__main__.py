@@ -1,13 +1,15 @@
 """Do tests notice when a line is changed?
 
     python -m benchmarks.mutants [PATH…] [--draw 200] [--seed 0] [--jobs 2] [--output FILE]
+                                 [--journal FILE]
 
 Draws lines at random, changes each in one way (`mutations.py`) in a private copy of the repository
 and runs the tests of its module there (`tests_of.py`). Those must pass without a change. A mutant
 that they notice is killed. What survives them is tried by all tests of the module's package, which
 takes a minute a mutant (`--own` leaves that out). `--every` tries every change of every line
 instead, for a module whose tests are being written. `mutants_equivalent.toml` has the changes that
-change nothing.
+change nothing. A run with a ``--journal`` goes on where one with the same journal was ended, and
+asks again only where a module or a test has changed since.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from benchmarks.mutants.draw import (
     mutations_by_line,
     read_equivalent,
 )
+from benchmarks.mutants.journal import Journal
 from benchmarks.mutants.mutations import Mutation
 from benchmarks.mutants.trials import Trial, Trials, UnmutatedTestsError
 from tests.support.tests_of import mirrored_test, tests_beside, tests_of
@@ -63,7 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
     count = None if args.every else args.draw
     try:
         paths = args.paths or FOLDERS
-        result = run(ROOT, paths, count, args.seed, args.jobs, own=args.own or args.every)
+        journal = Journal(ROOT, args.journal)
+        own = args.own or args.every
+        result = run(ROOT, paths, count, args.seed, args.jobs, own=own, journal=journal)
     except (FileNotFoundError, UnmutatedTestsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -88,14 +93,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="how many at the same time")
     parser.add_argument("--output", type=Path, help="a JSON file")
+    parser.add_argument("--journal", type=Path, help="a file of answers, to go on from")
     return parser
 
 
 def run(
-    root: Path, paths: Sequence[str], count: int | None, seed: int, jobs: int, *, own: bool = True
+    root: Path,
+    paths: Sequence[str],
+    count: int | None,
+    seed: int,
+    jobs: int,
+    *,
+    own: bool = True,
+    journal: Journal | None = None,
 ) -> dict[str, Any]:
     """Verdicts on the mutants of a repository that ``seed`` draws; ``count`` None: of all,
-    ``own``: by the tests of their modules only.
+    ``own``: by the tests of their modules only, ``journal``: what is known already.
 
     Raises:
         FileNotFoundError: One of ``paths`` is wrong.
@@ -105,7 +118,7 @@ def run(
     modules = find_modules(root, paths)
     lines = mutations_by_line(root, modules)
     drawn = draw(lines, count, seed)
-    verdicts = _verdicts(root, drawn, jobs, own)
+    verdicts = _verdicts(root, drawn, jobs, own, journal or Journal(root, None))
     return {
         "paths": list(paths),
         "seed": seed,
@@ -120,7 +133,7 @@ def run(
 
 
 def _verdicts(
-    root: Path, drawn: Sequence[Mutation], jobs: int, own: bool
+    root: Path, drawn: Sequence[Mutation], jobs: int, own: bool, journal: Journal
 ) -> dict[str, list[dict[str, Any]]]:
     """The mutants by what becomes of them."""
     equivalents = read_equivalent(root / EQUIVALENT)
@@ -151,13 +164,13 @@ def _verdicts(
     beside: dict[Mutation, list[str]] = {}  # of those that their own tests let live
     if not to_try:
         return verdicts
-    with Trials(root, jobs) as trials:
+    with Trials(root, jobs, journal) as trials:
         trials.run_unmutated(sorted({test for _, tests in to_try for test in tests}))
         trials.try_all(to_try, note)
         others = sorted({test for tests in beside.values() for test in tests})
         trials.run_unmutated(others, may_skip=True)
         usable = {m: [t for t in tests if t in trials.seconds] for m, tests in beside.items()}
-        trials.try_all(list(usable.items()), note)
+        trials.try_all([(m, usable[m] or tests_of(root, m.module)) for m in usable], note)
     return verdicts
 
 

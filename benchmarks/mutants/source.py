@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import ast
 import io
+import os
+import subprocess
 import tokenize
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
+from pathlib import Path
 
 _BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
@@ -65,3 +68,11 @@ class Source:
     def line_number(self, offset: int) -> int:
         """The line, from 1, of an offset."""
         return bisect_right(self._starts, offset)
+
+
+def listed(root: Path, *patterns: str) -> list[str]:
+    """Paths of the files that git knows or would add, and that are there."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns]
+    found = subprocess.run(command, cwd=root, capture_output=True, check=True, text=True)
+    names = filter(None, found.stdout.split("\0"))
+    return [name for name in names if os.path.lexists(root / name)]

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
+from benchmarks.mutants.journal import Journal
 from benchmarks.mutants.mutations import Mutation
 from benchmarks.mutants.server import Answer
+from benchmarks.mutants.source import listed
 
 #: A mutant may take so many times as long as the unmutated module, and at least so many seconds:
 #: other programs take their share of the machine.
@@ -114,10 +116,11 @@ class Trials:
     Args:
         root: The repository.
         jobs: How many copies work at the same time.
+        journal: What is known already, and where answers are noted.
     """
 
-    def __init__(self, root: Path, jobs: int) -> None:
-        self._root, self._jobs = root, jobs
+    def __init__(self, root: Path, jobs: int, journal: Journal) -> None:
+        self._root, self._jobs, self._journal = root, jobs, journal
         self._copies: SimpleQueue[_Copy] = SimpleQueue()
         self._open = ExitStack()
         self.seconds: dict[str, float] = {}
@@ -150,11 +153,14 @@ class Trials:
                     self.seconds[test] = answer["seconds"]
 
     def _unmutated(self, test: str, may_skip: bool) -> tuple[str, Answer]:
+        if known := self._journal.unmutated(test):
+            return test, known
         with self._copy() as copy:
             answer = copy.run([test], UNMUTATED_S, verbose=True)
             failed = bool(answer["by"]) or (answer["passed"] and answer["outcome"] != "passed")
             if failed or not (answer["passed"] or may_skip):
                 raise UnmutatedTestsError(test, copy.output)
+        self._journal.note_unmutated(test, answer)
         return test, answer
 
     def try_all(
@@ -167,9 +173,13 @@ class Trials:
 
     def _try(self, mutation: Mutation, tests: Sequence[str]) -> Trial:
         fastest = sorted(tests, key=lambda test: (self.seconds[test], test))
-        timeout_s = max(LEAST_S, TIMES * sum(self.seconds[test] for test in tests))
-        with self._copy() as copy, copy.mutated(mutation):
-            return Trial(mutation, tuple(fastest), copy.run(fastest, timeout_s))
+        answer = self._journal.trial(mutation, tests)
+        if answer is None:
+            timeout_s = max(LEAST_S, TIMES * sum(self.seconds[test] for test in tests))
+            with self._copy() as copy, copy.mutated(mutation):
+                answer = copy.run(fastest, timeout_s)
+            self._journal.note_trial(mutation, tests, answer)
+        return Trial(mutation, tuple(fastest), answer)
 
     @contextmanager
     def _copy(self) -> Iterator[_Copy]:
@@ -185,11 +195,7 @@ def copy_tree(root: Path, copy: Path) -> None:
 
     Bytecode that goes by times and sizes could be that of the mutant before.
     """
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=root, capture_output=True, check=True, text=True)
-    for name in filter(None, listed.stdout.split("\0")):
-        if not os.path.lexists(root / name):  # deleted, and not yet committed
-            continue
+    for name in listed(root):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(root / name, copy / name, follow_symlinks=False)
     checked = py_compile.PycInvalidationMode.CHECKED_HASH

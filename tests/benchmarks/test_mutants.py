@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -13,7 +14,10 @@ import pytest
 
 from benchmarks.mutants import __main__ as command
 from benchmarks.mutants import draw as drawing
+from benchmarks.mutants.journal import Journal
 from benchmarks.mutants.mutations import find_mutations
+from benchmarks.mutants.server import Answer
+from benchmarks.mutants.trials import _Copy
 from tests.support import tests_of as mapping
 
 ROOT = Path(__file__).parents[2]
@@ -271,6 +275,40 @@ def test_survivors_are_tried_by_the_other_tests_of_their_package(repository: Pat
     assert result["killed_by_others"][0]["by"] == "tests/package/test_strong.py::test_it"
     assert becomes(result, "survived") == ["return a >= b"], "nothing tries equal numbers apart"
     assert sum(result["counts"].values()) == result["drawn"] == 3
+
+
+def test_a_run_goes_on_where_it_was_ended(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, usual = tmp_path / "journal", _Copy.run
+    asked: list[Sequence[str]] = []
+
+    def counted(copy: _Copy, tests: Sequence[str], limit_s: float, verbose: bool = False) -> Answer:
+        asked.append(tests)
+        return usual(copy, tests, limit_s, verbose)
+
+    monkeypatch.setattr(_Copy, "run", counted)
+
+    def again() -> tuple[dict[str, list[str]], int]:
+        before, journal = len(asked), Journal(repository, kept)
+        found = command.run(
+            repository, ["optc/package"], None, seed=0, jobs=1, own=False, journal=journal
+        )
+        return {name: becomes(found, name) for name in ("killed", "survived")}, len(asked) - before
+
+    whole, runs = again()
+    assert runs == 8, "three mutants and two survivors; a test, and two beside it"
+    assert all(asked), "without files pytest runs all there are"
+    assert again() == (whole, 0)
+    kept.write_text("".join(kept.read_text().splitlines(keepends=True)[:-2]) + '{"key": "half')
+    assert again() == (whole, 2)
+    test = repository / "tests/package/test_strong.py"
+    text = test.read_text()
+    test.write_text(text + "    assert not larger(1, 1)\n")
+    changed, repeated = again()
+    test.write_text(text)
+    assert not changed["survived"]
+    assert repeated == 3, "the module's own test did not change"
 
 
 def test_endless_mutants_are_ended(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -330,10 +330,14 @@ def tests_of(root: Path, module: str) -> list[str]:
 
 
 def tests_beside(root: Path, module: str) -> list[str]:
-    """The other test files of a module's package: ``tests/runtime/**`` for ``optc/runtime/…``."""
+    """The other test files of a module's package: ``tests/runtime/step/**`` for
+    ``optc/runtime/step/…``, and those of the folder itself for a module at the top of a wing."""
     levels = 3 if PurePath(module).parts[0] == "optc" else 2
-    package = PurePath(*PurePath(mirrored_test(module)).parts[:levels])
-    found = sorted((root / package).rglob("test_*.py")) if package.suffix != ".py" else []
+    mirrored = PurePath(mirrored_test(module))
+    if len(mirrored.parts) > levels:
+        found = (root / PurePath(*mirrored.parts[:levels])).rglob("test_*.py")
+    else:
+        found = (root / mirrored.parent).glob("test_*.py")
     own = tests_of(root, module)
-    names = [str(path.relative_to(root)) for path in found]
+    names = sorted(str(path.relative_to(root)) for path in found)
     return [name for name in names if name not in own]
