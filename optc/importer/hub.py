@@ -269,6 +269,8 @@ def _telling(progress: Progress, stage: str) -> type[tqdm]:
     from huggingface_hub.utils import tqdm
 
     class Telling(tqdm):
+        monitor_interval = 0  # no thread that watches bars, one for each class
+
         def __init__(self, *arguments: Any, **options: Any) -> None:
             self._done = int(options.get("initial") or 0)
             self._total = int(options.get("total") or 0)

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.fuzz.form import Draw, Format
-from tests.fuzz.outcome import Outcome, outcome_of, place_in
+from tests.fuzz.outcome import Outcome, main_thread, outcome_of, place_in
 
 #: Seconds that an input may take.
 LIMIT_S = 10.0
@@ -157,7 +157,7 @@ def _lost(process: multiprocessing.process.BaseProcess, dump: Path) -> Outcome:
         process.join()
     text = dump.read_text(errors="replace")
     if hangs:
-        return Outcome("hang", "hang", place_in(text), text[-8000:])
+        return Outcome("hang", "hang", place_in(text), main_thread(text)[-8000:])
     code = process.exitcode or 0
     what = signal.Signals(-code).name if code < 0 else f"exit {code}"
     return Outcome("crash", what, place_in(text), text[-8000:])

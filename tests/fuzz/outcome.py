@@ -80,11 +80,16 @@ def place_of(trace: TracebackType | None) -> str:
 
 
 def place_in(dump: str) -> str:
-    """The same in what `faulthandler` wrote; the thread that failed comes first or is marked."""
-    threads = re.split(r"(?m)^(?=Thread|Current thread)", dump)
-    current = next((t for t in threads if t.startswith("Current thread")), dump)
-    frames = [(file, int(line), name) for file, line, name in _FRAME.findall(current)]
+    """The same in what `faulthandler` wrote, of the thread that runs inputs."""
+    frames = [(file, int(line), name) for file, line, name in _FRAME.findall(main_thread(dump))]
     return _innermost(frames[::-1])
+
+
+def main_thread(dump: str) -> str:
+    """The part of a dump about the thread that runs inputs, or that failed."""
+    threads = re.split(r"(?m)^(?=Thread|Current thread)", dump)
+    trying = [part for part in threads if " in _tried" in part]
+    return [*trying, *(part for part in threads if part.startswith("Current thread")), dump][0]
 
 
 def _innermost(frames: list[tuple[str, int, str]]) -> str:

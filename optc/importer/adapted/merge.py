@@ -17,7 +17,7 @@ from optc.importer.conversion.checkpoint import Conversion, class_name
 from optc.importer.conversion.tensor import Tensor
 from optc.importer.conversion.views import Renamed
 from optc.system.sources.adapter import read_adapter_config, weights_of
-from optc.system.sources.peft_options import scaling_of
+from optc.system.sources.peft_scaling import Scalings
 
 _WEIGHT, _BIAS = ".weight", ".bias"
 #: Where wrappers of a decoder keep it, in names of their class.
@@ -48,6 +48,7 @@ def with_adapter(
     if conversion is None:
         raise UnsupportedError("an adapter of a class that transformers does not know")
     settings = read_adapter_config(folder / ADAPTER)
+    scalings = Scalings(settings, str(folder / ADAPTER))
     file = weights_of(folder / ADAPTER)
     names = _Names(conversion, file, part_of)
     tensors = adapter_tensors(file)
@@ -58,7 +59,7 @@ def with_adapter(
             found[target] = Renamed(target, whole)
     for module, own in tensors.modules.items():
         if (target := names.module(module)) is not None:
-            _merge(found, target, own, settings, conversion)
+            _merge(found, target, own, settings, scalings, conversion)
     return found, names.notes()
 
 
@@ -132,6 +133,7 @@ def _merge(
     module: str,
     own: ModuleTensors,
     settings: Mapping[str, Any],
+    scalings: Scalings,
     conversion: Conversion,
 ) -> None:
     name, bias = module + _WEIGHT, module + _BIAS
@@ -156,7 +158,7 @@ def _merge(
             where=own.down.where,
             hint=_OTHER_MODEL,
         )
-    scaling = scaling_of(module, rank, settings)
+    scaling = scalings.of(module, rank)
     found[name] = LowRank(name, part, own.down, own.up, scaling, turned, own.magnitude)
     if own.up_bias is not None:
         if bias not in found:
@@ -175,7 +177,9 @@ def _with_tokens(part: Tensor, module: str, tokens: Tensor, settings: Mapping[st
     stated = settings.get("trainable_token_indices")
     if isinstance(stated, Mapping):
         stated = next((v for k, v in stated.items() if f".{module}".endswith(f".{k}")), None)
-    whole = isinstance(stated, list) and all(type(one) is int for one in stated)
+    whole = isinstance(stated, list) and all(
+        type(one) is int and abs(one) < 1 << 63 for one in stated
+    )
     if not whole or len(stated or ()) != tokens.shape[0] or part.shape[1:] != tokens.shape[1:]:
         raise InputError(
             f"{module}: trainable_token_indices names other tokens than there are rows",

@@ -79,6 +79,18 @@ def _records(file: Path) -> dict[int, int]:
         UnsupportedError: It is of the format before PyTorch 1.6.
         InputError: It cannot be read, or is damaged.
     """
+    with foreign_errors(str(file), "the archive is damaged", "download it again"):
+        sizes = _sizes(file)
+        reader = torch._C.PyTorchFileReader(str(file))
+        inner = {name.partition("/")[2]: size for name, size in sizes.items()}
+        found = {reader.get_record_offset(name): size for name, size in inner.items()}
+    if any(begin + size > file.stat().st_size for begin, size in found.items()):
+        raise InputError("the archive is damaged", where=str(file), hint="download it again")
+    return found
+
+
+def _sizes(file: Path) -> dict[str, int]:
+    """Bytes of the records by their names; raises as `_records`, and what zipfile raises."""
     try:
         with open_file(file) as stream, ZipFile(stream) as archive:
             compressed = any(info.compress_type != ZIP_STORED for info in archive.infolist())
@@ -95,11 +107,8 @@ def _records(file: Path) -> dict[int, int]:
             hint=f"if it is an older one, {SAVE_AGAIN}",
         ) from error
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(file)) from error
-    with foreign_errors(str(file), "the archive is damaged", "download it again"):
-        reader = torch._C.PyTorchFileReader(str(file))
-        inner = {name.partition("/")[2]: size for name, size in sizes.items()}
-        return {reader.get_record_offset(name): size for name, size in inner.items()}
+        raise InputError(f"cannot be read: {error.strerror or error}", where=str(file)) from error
+    return sizes
 
 
 def _place(value: object, records: Mapping[int, int], where: str) -> list[Any]:

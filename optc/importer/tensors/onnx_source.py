@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
 import onnx_ir as ir
 
-from optc.errors import InputError, UnsupportedError
+from optc.errors import InputError, OptcError, UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors, digest_of
 from optc.importer.tensors.interface import describe
+from optc.system.foreign.errors import foreign_errors
+from optc.system.foreign.file import open_file
 from optc.system.sources.dim import Dim
 
 #: The standard operators' version that passes know; older models are converted, as far as ONNX can.
@@ -20,6 +23,7 @@ _SCAN_OF_NOW = 9
 #: A protocol buffer holds no more.
 _MOST_BYTES = (1 << 31) - 1
 _STANDARD = ("", "ai.onnx")
+_AGAIN = "export the model again"
 
 
 def import_onnx(
@@ -36,9 +40,12 @@ def import_onnx(
         InputError: The file is no model, or its weights lie outside of its folder.
         UnsupportedError: It is of an opset that cannot be converted.
     """
-    model = read_onnx(source, name)
-    interface = describe(model, dims)
-    return ImportedTensors(model, interface, name, digest_of(model))
+    # What was read may still be no graph: onnx_ir says so wherever it counts, copies or writes it.
+    where = str(source) if isinstance(source, Path) else name
+    with foreign_errors(where, "is no valid ONNX model", _AGAIN):
+        model = read_onnx(source, name)
+        interface = describe(model, dims)
+        return ImportedTensors(model, interface, name, digest_of(model))
 
 
 def read_onnx(source: Path | onnx.ModelProto | ir.Model, name: str) -> ir.Model:
@@ -57,14 +64,18 @@ def _read(source: Path | onnx.ModelProto | ir.Model) -> ir.Model:
         return ir.from_proto(source)
     where = str(source)
     try:
+        with open_file(source) as stream:
+            size = os.fstat(stream.fileno()).st_size
+        if not 0 < size <= _MOST_BYTES:
+            raise InputError(f"is no ONNX model: it has {size} bytes", where=where, hint=_AGAIN)
         model = ir.load(source)
+    except OptcError:
+        raise
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", where=where) from error
     except Exception as error:  # protocol buffers and onnx_ir raise what they like at broken files
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(
-            f"is no ONNX model: {reason}", where=where, hint="export the model again"
-        ) from error
+        raise InputError(f"is no ONNX model: {reason}", where=where, hint=_AGAIN) from error
     _check_external(model, source.parent.resolve(), where)
     return model
 

@@ -21,6 +21,7 @@ from optc.importer.tensors.imported import ImportedTensors, Tensors, digest_of
 from optc.importer.tensors.interface import describe
 from optc.importer.tensors.signature import signature_hint
 from optc.ir.exact_folding import fold_exactly
+from optc.system.foreign.file import open_file
 from optc.system.sources.dim import MOST, Dim
 
 OPSET = 23
@@ -78,6 +79,8 @@ def read_program(path: Path) -> ExportedProgram:
         InputError: It is none, or it has weights that only pickle reads, which can run any code.
     """
     try:
+        with open_file(path):  # a regular file
+            pass
         _refuse_pickles(path)
         return torch.export.load(path)
     except InputError:

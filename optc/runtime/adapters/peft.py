@@ -18,7 +18,8 @@ from optc.runtime.executable.adapter_spec import AdapterModule, AdapterSpec, Flo
 from optc.runtime.executable.block_hadamard import block_hadamard
 from optc.system.foreign.file import read_file
 from optc.system.safe_json import JSONError, parse_json
-from optc.system.sources.peft_options import check_options, scaling_of
+from optc.system.sources.peft_options import check_options
+from optc.system.sources.peft_scaling import Scalings
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -44,8 +45,8 @@ def read_peft(folder: str | Path, spec: AdapterSpec) -> tuple[ModuleWeights | No
             where=str(path / WEIGHTS_FILE),
             hint="the engine takes adapters in the decoder layers' linear layers only",
         )
-    where = str(path)
-    return tuple(_module(module, pairs, config, spec.rank, where) for module in spec.modules)
+    where, scalings = str(path), Scalings(config, str(path / CONFIG_FILE))
+    return tuple(_module(module, pairs, scalings, spec.rank, where) for module in spec.modules)
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def _float32(name: str, tensor: Mapping[str, Any], path: Path) -> Float32:
 def _module(
     module: AdapterModule,
     pairs: Mapping[str, Mapping[str, Float32]],
-    config: Mapping[str, Any],
+    scalings: Scalings,
     rank: int,
     where: str,
 ) -> ModuleWeights | None:
@@ -138,7 +139,9 @@ def _module(
             )
         turned = block_hadamard(down, module.hadamard) if module.hadamard else down
         a[:, index * rank : index * rank + own] = turned.T
-        b[:own, part.start : part.stop] = part.taken(up).T * np.float32(
-            scaling_of(name, own, config)
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            scaled = part.taken(up).T * np.float32(scalings.of(name, own))
+        if not (np.isfinite(scaled).all() and np.isfinite(turned).all()):
+            raise InputError(f"{name} is beyond what float32 holds, times its scale", where=where)
+        b[:own, part.start : part.stop] = scaled
     return ModuleWeights(a, b)

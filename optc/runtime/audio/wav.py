@@ -18,6 +18,9 @@ Float32 = npt.NDArray[np.float32]
 _MOST_BYTES = 1 << 32
 #: Rates beyond are no sound's.
 _RATES = (1, 10_000_000)
+#: Floats are -1 to 1; where they are integers as they were, up to 2³¹. Powers of what is louder
+#: would not fit float32.
+_LOUDEST = 1e12
 _PCM, _FLOAT, _A_LAW, _MU_LAW, _EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
 #: Writers into pipes announce such sizes, 2 or 4 GiB: the samples then end with the file.
 _OPEN_END = 0x7FFF0000
@@ -149,8 +152,8 @@ def _decoded(form: _Form, coded: memoryview, where: str) -> Sound:
     frames = len(coded) // (size * form.channels)
     flat = decode(np.frombuffer(coded, np.uint8, frames * size * form.channels), size)
     samples = flat.reshape(frames, form.channels).mean(axis=1, dtype=np.float64)
-    if not np.isfinite(samples).all():
-        raise InputError("has samples that are no finite numbers", where=where)
+    if not (np.abs(samples) <= _LOUDEST).all():  # nor are numbers that are not finite
+        raise InputError(f"has samples that are no numbers up to {_LOUDEST:g}", where=where)
     return Sound(samples.astype(np.float32), form.rate)
 
 

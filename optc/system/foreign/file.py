@@ -15,6 +15,8 @@ from pathlib import Path
 
 from optc.system.safe_json import MAX_BYTES
 
+#: Bytes that are read at once of a file that grows meanwhile.
+_PIECE = 1 << 20
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -51,7 +53,10 @@ def read_file(path: Path, most_bytes: int = MAX_BYTES, *, follow: bool = True) -
     with open_file(path, follow=follow) as stream:
         size = os.fstat(stream.fileno()).st_size
         if size <= most_bytes:
-            data = stream.read(most_bytes + 1)
+            # Python makes room for all that it is asked to read: no more than there may be.
+            data = stream.read(size + 1)
+            while size < len(data) <= most_bytes and (more := stream.read(_PIECE)):
+                data += more
             size = max(size, len(data))
     if size > most_bytes:
         problem = f"it has {size} bytes, more than the {most_bytes} that are read"

@@ -6,8 +6,6 @@ tensors mean, so it is refused unless it is off.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -122,14 +120,3 @@ def _check_initialization(config: Mapping[str, Any], where: str) -> None:
             "path_initial_model_for_weight_conversion=THE_UNTRAINED_ADAPTER); or merge it with "
             "PEFT before compiling",
         )
-
-
-def scaling_of(name: str, rank: int, config: Mapping[str, Any]) -> float:
-    """The factor of B A of the layer ``name``. As in PEFT, patterns match whole names of
-    layers or their ends."""
-    alpha = float(config.get("lora_alpha", 8))
-    for pattern, value in (config.get("alpha_pattern") or {}).items():
-        if re.match(rf"(.*\.)?({pattern})$", name):
-            alpha = float(value)
-            break
-    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)

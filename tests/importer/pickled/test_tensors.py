@@ -153,6 +153,21 @@ def test_what_is_refused(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists(), "code of the pickle was run"
 
 
+def test_every_changed_byte_is_read_or_told(tmp_path: Path) -> None:
+    file = saved(tmp_path / "pytorch_model.bin", {"a": torch.ones(4, 3), "b": torch.ones(2).half()})
+    whole = file.read_bytes()
+    directory = whole.index(b"PK\x01\x02")  # names, places and sizes of the records
+    for at in range(directory, len(whole)):
+        file.write_bytes(whole[:at] + b"\xff" + whole[at + 1 :])
+        try:
+            found = tensors(file)
+        except OptcError as error:
+            assert str(error).startswith(str(file))  # noqa: PT017 - or it is read
+            continue
+        for _, shape, first in found.values():
+            assert 0 <= first <= len(whole) - 2 * np.prod(shape)
+
+
 def test_the_refusal_of_the_child_is_raised_here(tmp_path: Path) -> None:
     file = saved(tmp_path / "pytorch_model.bin", {"w": Evil(tmp_path / "ran")})
     with pytest.raises(InputError, match="holds more than tensors") as caught:

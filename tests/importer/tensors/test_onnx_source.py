@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from optc.errors import InputError, UnsupportedError
+from optc.errors import InputError, OptcError, UnsupportedError
 from optc.importer.tensors.onnx_source import OPSET, import_onnx
 from optc.runtime.executable.tensors_interface import DimRange
 from optc.system.sources.dim import Dim
@@ -81,6 +82,16 @@ def test_weights_among_the_inputs_are_no_inputs() -> None:
 
 def test_old_opsets_are_converted() -> None:
     assert import_onnx(proto(["batch", 4], 9), "m").model.opset_imports[""] == OPSET
+
+
+def test_every_changed_byte_is_read_or_told(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    for opset, byte in ((18, 0), (18, 255), (9, 7)):
+        whole = proto(["batch", 4], opset).SerializeToString()
+        for at in range(len(whole)):
+            path.write_bytes(whole[:at] + bytes([byte]) + whole[at + 1 :])
+            with suppress(OptcError):
+                import_onnx(path, "m")
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:

@@ -66,6 +66,25 @@ def test_scaling(tmp_path: Path, options: dict[str, Any], scaling: float) -> Non
     np.testing.assert_array_equal(merged.b[:2, 3:], B.T * np.float32(scaling))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lora_alpha": "nan"}, "lora_alpha holds what is no finite number"),
+        ({"lora_alpha": 1e39}, "l.k is beyond what float32 holds"),
+        ({"alpha_pattern": {"(a*)*b": 2}}, "alpha_pattern has '.*', which may take without end"),
+    ],
+)
+def test_scales_that_are_none(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_peft(saved(tmp_path, **options), SPEC)
+
+
+def test_a_rank_of_zero_is_refused(tmp_path: Path) -> None:
+    empty = {f"{PREFIX}A.weight": A[:0], f"{PREFIX}B.weight": B[:, :0]}
+    with pytest.raises(InputError, match=r"l\.k has rank 0"):
+        read_peft(saved(tmp_path, empty), SPEC)
+
+
 def test_alpha_is_eight_if_nothing_is_said_as_in_peft(tmp_path: Path) -> None:
     saved(tmp_path)
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')

@@ -92,7 +92,13 @@ def test_samples_that_end_with_the_file(announced: int) -> None:
         (riff(17, 4, bytes(8)), "4 bits in coding 17, which is not known"),
         (riff(1, 16, bytes(8), channels=0), "has no channel"),
         (riff(1, 16, bytes(8), rate=0), "a rate of 0 samples a second"),
-        (riff(3, 32, np.array([np.nan], "<f4").tobytes()), "no finite numbers"),
+        *(
+            (
+                riff(3, bits, np.array([0, loud], f"<f{bits // 8}").tobytes()),
+                r"no numbers up to 1e\+12",
+            )
+            for bits, loud in ((32, np.nan), (32, np.inf), (64, 1e300), (32, -3e38), (64, 1.1e12))
+        ),
         (wrapped(b"ab", b""), "does not say of which form"),
         (b"RIFF\4\0\0\0WAVEdata\0\0\0\0", "has samples before it says"),
     ],

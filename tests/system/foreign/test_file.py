@@ -25,7 +25,10 @@ from optc.importer.json_file import read_object
 from optc.importer.pickled.child import tensors
 from optc.importer.safetensors import read_header
 from optc.importer.source_digest import digest_files
+from optc.importer.tensors.onnx_source import import_onnx
+from optc.importer.tensors.program import read_program
 from optc.runtime.adapters.peft import read_peft
+from optc.runtime.audio.wav import read_wav
 from optc.runtime.executable.adapter_spec import AdapterSpec
 from optc.runtime.text.tokenizer import read_tokenizer
 from optc.system.foreign.errors import foreign_errors
@@ -128,6 +131,9 @@ READERS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], object]]] = {
     "layout's blob": (blob_of, lambda path: layout(path.parents[2]).manifest()),
     "key": (named("key.pem"), PublicKey.read),
     "pickled weights": (named("pytorch_model.bin"), tensors),
+    "onnx": (named("m.onnx"), lambda path: import_onnx(path, "m")),
+    "sound": (named("a.wav"), read_wav),
+    "exported program": (named("m.pt2"), read_program),
 }
 
 #: Who looks at such a file only as far as it says what it is, and leaves the rest to the readers.
@@ -244,6 +250,20 @@ def test_sizes_and_links(tmp_path: Path) -> None:
     assert is_file(path)
     assert not is_file(tmp_path / ("a" * 300))
     assert not is_file(tmp_path / "a\0b")
+
+
+def test_a_bound_is_no_amount_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"1234")
+    assert read_file(path, 1 << 50) == b"1234", "Python would make room for all of it"
+
+
+def test_a_file_that_says_no_size_is_read_to_its_end() -> None:
+    listed = Path("/proc/self/status")
+    assert listed.stat().st_size == 0
+    assert read_file(listed).startswith(b"Name:")
+    with pytest.raises(OSError, match="more than the 3 that are read"):
+        read_file(listed, 3)
 
 
 #: Modules of these folders read what others made; their other reads are of the system's files or
