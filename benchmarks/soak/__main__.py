@@ -6,9 +6,10 @@
 Each round loads the artifact with other settings (KV memory, block size, prefix cache, eviction,
 spill, budgets, speculation by all that the artifact supports) and lets clients hand in
 requests at once: sampled, greedy, with structures, several completions, beams, salts, priorities,
-deadlines, cancellations. Afterwards each request runs alone, where nothing is cached of it, and
-must give the same; some run in all rounds and must give the same in all. When nobody asks any more
-all KV blocks must be back, and resident memory is noted when the engine is closed.
+deadlines, adapters, cancellations, and requests that are read for a while and then lost. Afterwards
+each request runs alone, where nothing is cached of it, and must give the same; some run in all
+rounds and must give the same in all. When nobody asks any more all KV blocks must be back, and
+resident memory is noted when the engine is closed.
 
 Totals are printed, and written to the file, however the run ends. The exit code is 1 after a
 difference, an unexpected error, a block that is lost, an engine that died, or memory that grew in
@@ -25,11 +26,9 @@ import random
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -37,12 +36,19 @@ from types import FrameType
 from typing import Any
 
 import optc
+from benchmarks.soak.adapters import write_adapters
 from benchmarks.soak.draws import Draws, Job, Manner, draft_of
 from benchmarks.soak.memory import growth_percent, resident
-from benchmarks.soak.traffic import Clients, Outcome, Tally, differences, outcome
+from benchmarks.soak.traffic import (
+    PATIENCE_S,
+    Clients,
+    Outcome,
+    Tally,
+    differences,
+    outcome,
+)
+from benchmarks.soak.watch import idle_faults, sampled
 from optc.errors import EngineError
-from optc.runtime.loop.core import Core
-from optc.runtime.speculative.drafters.draft_model import DraftModel
 from optc.runtime.speculative.kinds import KINDS
 from optc.system.hardware.target import usable_threads
 from optc.system.processes.process_memory import give_back_freed
@@ -63,6 +69,7 @@ class Soak:
         load: Keywords of `optc.load` that all rounds have.
         draws: What is drawn at random.
         seed: Of all draws.
+        adapters: Folders by the names that requests call them, where the artifact takes some.
     """
 
     artifact: Path
@@ -70,6 +77,7 @@ class Soak:
     draws: Draws
     seed: int
     clients: int
+    adapters: Mapping[str, Path]
     begun: float = field(default_factory=time.monotonic)
     rounds: list[dict[str, Any]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -104,8 +112,11 @@ class Soak:
         try:
             with optc.load(self.artifact, **self.load, **note["settings"]) as engine:
                 try:
+                    for name, folder in self.adapters.items():
+                        engine.load_adapter(name, folder)
                     with sampled(engine, note):
                         self.traffic(engine, jobs, tally, seconds)
+                        self.wait_for_lost(engine)
                     self.check_blocks(engine)
                     self.check_alone(engine, jobs, tally)
                 finally:
@@ -125,6 +136,15 @@ class Soak:
         if not Clients(self.clients, engine, draw, tally, seed).run(seconds):
             tally.fault("a client did not end")
 
+    def wait_for_lost(self, engine: optc.Engine) -> None:
+        """Requests that nobody waits for end, too."""
+        until = time.monotonic() + PATIENCE_S
+        while (now := engine.metrics()).running or now.waiting:
+            if time.monotonic() > until:
+                self.errors["a lost request stays for ever"] += 1
+                return
+            time.sleep(0.02)
+
     def check_blocks(self, engine: optc.Engine) -> None:
         """Nobody asks for anything: all blocks are free or only cached."""
         found: list[str] = []
@@ -136,7 +156,8 @@ class Soak:
         for number, job in enumerate(jobs):
             if job not in tally.outcomes:
                 continue
-            handle = engine.submit(job.prompt, job.params, salt=f"alone {number}")
+            salt = f"alone {number}"
+            handle = engine.submit(job.prompt, job.params, adapter=job.adapter, salt=salt)
             alone = outcome(handle.result().completions)
             wrong = differences(tally, job, alone)
             if number < ANCHORS and self.anchors.setdefault(job, alone) != alone:
@@ -150,6 +171,7 @@ class Soak:
         metrics = engine.metrics()
         counts = {
             "requests": tally.requests,
+            "abandoned": tally.abandoned,
             "steps": metrics.steps,
             "tokens": tally.tokens,
             "preemptions": metrics.preemptions,
@@ -185,52 +207,6 @@ class Soak:
         }
 
 
-def idle_faults(core: Core, found: list[str]) -> None:
-    """Add to ``found`` the faults in blocks and queues of a core that has nothing to do."""
-    metrics = core.metrics()
-    if metrics.running or metrics.waiting:
-        found.append(f"idle, but {metrics.running} run and {metrics.waiting} wait")
-    if metrics.free_blocks != metrics.total_blocks:
-        found.append(f"{metrics.free_blocks} of {metrics.total_blocks} blocks are back")
-    drafts = [s.proposer for s in core._speculator._sources] if core._speculator else []
-    models = [proposer for proposer in drafts if isinstance(proposer, DraftModel)]
-    if any(model.available() != model.plan.blocks for model in models):
-        found.append("blocks of the draft model are not back")
-    for check in (core.scheduler.check_integrity, *(model.check_integrity for model in models)):
-        try:
-            check()
-        except RuntimeError as error:
-            found.append(f"integrity: {error}")
-
-
-@contextmanager
-def sampled(engine: optc.Engine, note: dict[str, Any]) -> Iterator[None]:
-    """Sample resident memory and free blocks once a second into ``note``."""
-    done = threading.Event()
-    samples: list[tuple[float, float]] = []
-    free: list[int] = []
-
-    def sample() -> None:
-        while not done.wait(1.0):
-            samples.append((time.monotonic(), float(resident().anonymous)))
-            free.append(min(engine.metrics().free_blocks, default=0))
-
-    thread = threading.Thread(target=sample, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        if samples:
-            growth = growth_percent(samples)
-            note |= {
-                "growth_percent": None if growth is None else round(growth, 3),
-                "most_anonymous_mb": round(max(amount for _, amount in samples) / 1e6, 3),
-                "fewest_free_blocks": min(free),
-            }
-
-
 def supported_kinds(artifact: Path, load: dict[str, Any], draft: Path | None) -> tuple[str, ...]:
     """The ways to draft that the artifact can; loads it for each."""
     found = []
@@ -253,8 +229,11 @@ def prepared(arguments: argparse.Namespace, spill_folder: str) -> Soak:
     if tokenizer is None or not spec.batch_invariant or spec.kv_layout != "paged":
         raise SystemExit("the artifact needs a tokenizer and a batch-invariant engine with pages")
     kinds = supported_kinds(arguments.artifact, load, arguments.draft)
-    draws = Draws(spec, kinds, tokenizer.encode, spill_folder, arguments.draft)
-    return Soak(arguments.artifact, load, draws, arguments.seed, arguments.clients)
+    adapters = write_adapters(spec.adapters, Path(spill_folder))
+    draws = Draws(
+        spec, kinds, tokenizer.encode, spill_folder, arguments.draft, tuple(sorted(adapters))
+    )
+    return Soak(arguments.artifact, load, draws, arguments.seed, arguments.clients, adapters)
 
 
 def verdict(result: dict[str, Any]) -> int:

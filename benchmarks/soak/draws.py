@@ -39,6 +39,7 @@ class Job:
 
     prompt: tuple[int, ...]
     params: optc.SamplingParams
+    adapter: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,16 @@ class Manner:
         terms: Keywords of `Engine.submit`.
         stream: Its output is read as it comes.
         cancel_after: It is cancelled after so many pieces of output; None is never.
+        abandon: After so many pieces nobody has a name for it any more, and nobody reads it; None
+            is never.
+        loop: An abandoned one was read in an event loop, whose task ended.
     """
 
     terms: dict[str, Any] = field(default_factory=dict)
     stream: bool = False
     cancel_after: int | None = None
+    abandon: int | None = None
+    loop: bool = False
 
 
 def draft_of(kind: str, draft: Path | None) -> dict[str, Any]:
@@ -70,6 +76,7 @@ class Draws:
         encode: Tokens of a text.
         spill_folder: Where blocks may be spilled to.
         draft: Artifact of a model that drafts; None is the artifact's own, if it has one.
+        adapters: Names of those that requests may ask for.
     """
 
     def __init__(
@@ -79,6 +86,7 @@ class Draws:
         encode: Callable[[str], list[int]],
         spill_folder: str,
         draft: Path | None = None,
+        adapters: tuple[str, ...] = (),
     ) -> None:
         self._spec = spec
         self._kinds = kinds
@@ -88,6 +96,7 @@ class Draws:
             tuple(encode(f"def f{i}(x):\n    return x + {i}\n")) for i in range(FAMILIES)
         ]
         self._spill_folder = spill_folder
+        self._adapters = adapters
 
     def settings(self, rng: random.Random) -> dict[str, Any]:
         """Keywords of `optc.load`."""
@@ -126,7 +135,8 @@ class Draws:
         if rng.random() < 0.3:
             prompt += tuple(rng.randrange(self._spec.vocab_size) for _ in range(rng.randint(1, 20)))
         output = rng.choice((1, 8, 40, 100))
-        return Job(prompt[: self._longest - output], self._params(rng, output))
+        adapter = rng.choice((None, None, *self._adapters))
+        return Job(prompt[: self._longest - output], self._params(rng, output), adapter)
 
     def _params(self, rng: random.Random, output: int) -> optc.SamplingParams:
         common: dict[str, Any] = {"max_tokens": output, "ignore_eos": rng.random() < 0.5}
@@ -150,4 +160,6 @@ class Draws:
         if rng.random() < 0.05:
             terms["deadline_s"] = rng.choice((1e-4, 0.02, 0.1))
         cancel = rng.randint(0, 20) if rng.random() < 0.08 else None
+        if rng.random() < 0.06:
+            return Manner(terms, abandon=rng.randint(0, 8), loop=rng.random() < 0.5)
         return Manner(terms, rng.random() < 0.3, cancel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
@@ -36,6 +37,7 @@ class Tally:
     outcomes: dict[Job, Counter[tuple[Outcome, ...]]] = field(default_factory=dict)
     requests: int = 0
     tokens: int = 0
+    abandoned: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -61,8 +63,13 @@ def outcome(completions: tuple[Completion, ...]) -> tuple[Outcome, ...]:
 
 
 def serve_one(engine: optc.Engine, job: Job, manner: Manner, tally: Tally) -> None:
-    """Hand one request in and wait for its end."""
-    handle = engine.submit(job.prompt, job.params, **manner.terms)
+    """Hand one request in and wait for its end, unless it is abandoned."""
+    if manner.abandon is not None:
+        abandon(engine, job, manner, manner.abandon)
+        with tally.lock:
+            tally.abandoned += 1
+        return
+    handle = engine.submit(job.prompt, job.params, adapter=job.adapter, **manner.terms)
     texts: dict[int, str] = {}
     pieces = 0
     if manner.cancel_after == 0:
@@ -82,6 +89,25 @@ def serve_one(engine: optc.Engine, job: Job, manner: Manner, tally: Tally) -> No
     if texts and any(texts.get(one.index, "") != one.text for one in completions):
         tally.fault("the streamed text is not that of the result")
     tally.take(job, completions)
+
+
+def abandon(engine: optc.Engine, job: Job, manner: Manner, pieces: int) -> None:
+    """Hand one request in, read some of it, and lose it: nothing says that nobody wants it."""
+    if manner.loop:
+        asyncio.run(_read_some(engine, job, manner, pieces))
+        return
+    handle = engine.submit(job.prompt, job.params, adapter=job.adapter, **manner.terms)
+    for _ in zip(range(pieces), handle, strict=False):
+        pass
+
+
+async def _read_some(engine: optc.Engine, job: Job, manner: Manner, pieces: int) -> None:
+    stream = engine.stream(job.prompt, job.params, adapter=job.adapter, **manner.terms)
+    if pieces:
+        async for _ in stream:
+            pieces -= 1
+            if not pieces:
+                return
 
 
 class Clients:

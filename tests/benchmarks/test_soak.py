@@ -13,10 +13,14 @@ import pytest
 
 import optc
 from benchmarks.soak import __main__ as soak
-from benchmarks.soak.draws import Job
+from benchmarks.soak.adapters import write_adapters
+from benchmarks.soak.draws import Draws, Job, Manner
 from benchmarks.soak.memory import growth_percent, resident
 from benchmarks.soak.traffic import Outcome, Tally, differences
+from benchmarks.soak.watch import idle_faults
 from optc import registry
+from optc.runtime.adapters.peft import read_peft
+from optc.runtime.executable.adapter_spec import AdapterModule, AdapterPart, AdapterSpec
 from optc.runtime.executable.executable import Executable, Float32, StepBatch, StepInterface
 from optc.runtime.params import SamplingParams
 from tests.runtime.support.artifacts import ToyBackend, write_artifact
@@ -75,6 +79,36 @@ def test_a_sound_engine_passes(
     assert f'"requests": {found["requests"]}' in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("loop", [False, True])
+def test_requests_that_are_lost_are_waited_for(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: bool
+) -> None:
+    drawn = iter([Manner(abandon=2, loop=loop), Manner(abandon=0, loop=loop)])
+    monkeypatch.setattr(Draws, "manner", lambda *_: next(drawn, Manner()))
+    assert soak.main(arguments) == 0
+    found = result(tmp_path)
+    assert found["abandoned"] == 2
+    assert found["errors"] == {}
+    monkeypatch.setattr("benchmarks.soak.__main__.PATIENCE_S", -1.0)
+    monkeypatch.setattr(Draws, "manner", lambda *_: Manner(abandon=0))
+    if not loop:  # what is read in an event loop is cancelled where the task ends
+        assert soak.main([*arguments, "--clients", "40"]) == 1
+        assert "a lost request stays for ever" in result(tmp_path)["errors"]
+
+
+def test_adapters_are_of_the_layers_that_can_be_adapted(tmp_path: Path) -> None:
+    parts = (AdapterPart("l.q.weight", 0, 3), AdapterPart("l.k.weight", 3, 5))
+    spec = AdapterSpec(3, 16, (AdapterModule(6, 5, parts),))
+    found = write_adapters(spec, tmp_path)
+    assert sorted(found) == ["noise0", "noise1"]
+    one, other = (read_peft(folder, spec)[0] for folder in found.values())
+    assert one is not None
+    assert other is not None
+    assert np.abs(one.b).max() > 0
+    assert not np.array_equal(one.a, other.a)
+    assert write_adapters(None, tmp_path) == {}
+
+
 def test_other_tokens_than_alone_are_found(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,14 +143,14 @@ def test_blocks_that_do_not_come_back_are_found() -> None:
     found: list[str] = []
     add(core, [1] * 9, SamplingParams(max_tokens=3))
     core.step()
-    soak.idle_faults(core, found)
+    idle_faults(core, found)
     assert found == ["idle, but 1 run and 0 wait", "(53,) of (56,) blocks are back"]
     drain(core)
     found.clear()
-    soak.idle_faults(core, found)
+    idle_faults(core, found)
     assert found == []
     core.scheduler.blocks.pools[0].take(1)
-    soak.idle_faults(core, found)
+    idle_faults(core, found)
     assert found[0] == "(55,) of (56,) blocks are back"
     assert found[1].startswith("integrity: KV group 0: holders of blocks")
 
