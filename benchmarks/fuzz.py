@@ -9,7 +9,8 @@ judges exit codes, messages and what is left behind.
 
 Exceptions that are not optc's, crashes, hangs, wrong exit codes and leftovers are findings: the
 exit code is 1 then, and the smallest input of each lies in ``--findings``. ``--replay FOLDER`` runs
-one of them again, in this process, with its traceback.
+one of them again, in this process, with its traceback. A results' file that is there keeps what it
+has of other formats.
 """
 
 from __future__ import annotations
@@ -40,17 +41,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return replay(args.replay, Path(folder), args.artifact)
         materials = materials_for(names, Path(folder), artifact=args.artifact, whole=args.whole > 0)
         result: dict[str, Any] = {"seed": args.seed, "limit_s": args.limit, "formats": {}}
+        result |= kept(args.json, args.seed, args.limit)
         for name in names:
             result["formats"][name] = fuzz(name, materials, args)
+            write(args.json, result)
         if args.whole:
             tally = run_whole(materials, args.whole, args.seed, args.limit)
             saved = save_whole(tally, materials, args.findings, args.seed)
             result["whole"] = {**tally.to_json(), "findings": saved}
             _say("whole", result["whole"])
-    if args.json:
-        args.json.write_text(json.dumps(result, indent=1) + "\n")
-    parts = [*result["formats"].values(), result.get("whole", {})]
+            write(args.json, result)
+    parts = [*(result["formats"][name] for name in names), result["whole"] if args.whole else {}]
     return int(any(part.get("findings") for part in parts))
+
+
+def kept(file: Path | None, seed: int, limit_s: float) -> dict[str, Any]:
+    """What a results' file has of other runs with the same seed and limit."""
+    if file is None or not file.exists():
+        return {}
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found if (found["seed"], found["limit_s"]) == (seed, limit_s) else {}
+
+
+def write(file: Path | None, result: dict[str, Any]) -> None:
+    """Write the results' file, where one is wanted."""
+    if file is not None:
+        file.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def fuzz(name: str, materials: Materials, args: argparse.Namespace) -> dict[str, Any]:

@@ -21,6 +21,9 @@ GROUPS = {
     ("config", "tokenizer-files", "safetensors"): 100,
     ("manifest-bytes", "manifest-json", "manifest-digest", "report", "artifact-tokenizer"): 300,
     ("chat", "request", "recipe", "text"): 300,
+    ("adapter", "batch-line", "layout", "signature", "wav"): 300,
+    ("gguf", "onnx", "pickled"): 60,
+    ("registry", "hub"): 100,
 }
 
 
