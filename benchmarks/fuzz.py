@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def kept(file: Path | None, seed: int, limit_s: float) -> dict[str, Any]:
-    """What a results' file has of other runs with the same seed and limit."""
+    """The part of a results' file that runs with the same seed and limit wrote."""
     if file is None or not file.exists():
         return {}
     found: dict[str, Any] = json.loads(file.read_text())

@@ -130,7 +130,7 @@ BUDGET = {
     "optc/system/notebook": 100,
     "optc/system/options": 650,
     "optc/system/processes": 300,
-    "optc/system/sources": 1_100,
+    "optc/system/sources": 1_200,
     "passes": 50,
     "passes/adapters": 250,
     "passes/calibrating": 1_150,

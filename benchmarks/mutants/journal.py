@@ -1,4 +1,4 @@
-"""What a run has found so far, on disk: a run that is ended early goes on where it was.
+"""Answers of a run that are kept on disk: one that is ended early goes on where it was.
 
 A line of JSON for each answer. An answer holds for the texts of the module and of the tests that
 gave it: where one of them has changed since, it is asked again.

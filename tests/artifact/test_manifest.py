@@ -42,6 +42,10 @@ def test_json_reads_back_to_the_same_manifest() -> None:
     assert parse_manifest(written(full), "m") == full
 
 
+def test_a_gate_holds_by_its_own_bound_unless_it_says_so() -> None:
+    assert not GateEntry("kl_max", None, None).lowered
+
+
 def test_every_field_is_written() -> None:
     """So that there is one form, and a digest of it, whatever has which default."""
     value = written()

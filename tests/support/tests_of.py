@@ -21,6 +21,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "optc/artifact/files.py": ("tests/artifact/test_artifact.py",),
     "optc/artifact/jsonio.py": ("tests/artifact/test_manifest.py",),
+    "optc/artifact/manifest.py": ("tests/artifact/test_parse_manifest.py",),
     "optc/artifact/parse_manifest.py": ("tests/artifact/test_manifest.py",),
     "optc/artifact/verify.py": ("tests/artifact/test_artifact.py",),
     "optc/artifact/writer.py": (

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.fuzz.form import Materials, expect
@@ -41,7 +42,7 @@ class Registry(Answers):
         push(self.made, self.place())
         self.whole = dict(self.blobs), dict(self.manifests)
 
-    def place(self) -> object:
+    def place(self) -> Any:
         from optc.artifact.store.oci.reference import parse_reference
         from optc.artifact.store.oci.registry import Registry as Place
 
@@ -88,14 +89,14 @@ class Registry(Answers):
 
         place, output = self.place(), self.folder / "output"
         if act == "push":
-            push(self.made, place)  # type: ignore[arg-type]
+            push(self.made, place)
             return
         if act in ("tags", "untag"):
             getattr(place, "tagged" if act == "tags" else "untag")()
             return
         shutil.rmtree(output, ignore_errors=True)
         try:
-            pull(place, output, "where")  # type: ignore[arg-type]
+            pull(place, output, "where")
         except BaseException:
             left = [path.name for path in self.folder.iterdir() if "output" in path.name]
             expect(not left, "a pull that failed leaves files", left)

@@ -42,8 +42,8 @@ def test_as_in_peft(patterns: dict[str, float], stabilized: bool) -> None:
         use_rslora=stabilized,
         target_modules=["q_proj", "k_proj"],
     )
-    found = Scalings(config.to_dict(), "file")
-    model = get_peft_model(Toy(), config)  # type: ignore[arg-type]
+    found = Scalings(config.to_dict(), "file")  # type: ignore[no-untyped-call]
+    model = get_peft_model(Toy(), config)
     layers = {
         name.removeprefix("base_model.model."): part.scaling["default"]
         for name, part in model.named_modules()

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from optc.artifact.pages.charts.canvas import cut_to, rows_of_labels, text_width
+from optc.artifact.pages.charts.canvas import Canvas, cut_to, rows_of_labels, text_width
+from tests.artifact.pages.charts.drawing import SVG, read_drawing, shapes, texts
 
 
 def test_texts_that_fit_stay() -> None:
     assert cut_to("matmul", text_width("matmul")) == "matmul"
     assert cut_to("matmul_of_a_layer", 60) == "matmul_o…"
     assert cut_to("matmul", 20) == ""
+
+
+def test_every_shape_is_drawn_where_it_is_said_to_be() -> None:
+    canvas = Canvas("a", "A", "Shapes.", 50, width=200)
+    canvas.rect(1, 2, 3, 4.25, "bar", "a hint")
+    canvas.dot(5, 6, 7, "point", "another")
+    canvas.path([(1, 2), (3, 4)], "line")
+    canvas.label(0, 9, "label")
+    root = read_drawing(canvas.svg())
+    assert root.attrib["viewBox"] == "0 0 200 50"
+    assert shapes(root, "rect", "bar") == [{"x": 1, "y": 2, "width": 3, "height": 4.2}]
+    assert shapes(root, "circle", "point") == [{"cx": 5, "cy": 6, "r": 7}]
+    assert [one.attrib["d"] for one in root.iter(f"{SVG}path")] == ["M1 2L3 4"]
+    assert [one.text for one in root.iter(f"{SVG}title")] == ["A", "a hint", "another"]
+    assert texts(root, "label") == ["label"]
 
 
 def test_labels_take_the_first_row_that_is_free() -> None:
