@@ -106,8 +106,14 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/metrics/test_fresh.py",
     ),
     "optc/runtime/text/chat_values.py": ("tests/runtime/text/test_chat_template.py",),
-    "optc/runtime/text/template_budget.py": ("tests/runtime/text/test_chat_template.py",),
-    "optc/runtime/text/template_sandbox.py": ("tests/runtime/text/test_chat_template.py",),
+    "optc/runtime/text/template_budget.py": (
+        "tests/runtime/text/test_chat_template.py",
+        "tests/runtime/text/test_template_attacks.py",
+    ),
+    "optc/runtime/text/template_sandbox.py": (
+        "tests/runtime/text/test_chat_template.py",
+        "tests/runtime/text/test_template_attacks.py",
+    ),
     "optc/runtime/structured/compiler.py": ("tests/runtime/structured/test_structure.py",),
     "optc/runtime/structured/complaints.py": ("tests/runtime/structured/test_structure.py",),
     "optc/runtime/structured/constraint.py": ("tests/runtime/structured/test_structured_ends.py",),

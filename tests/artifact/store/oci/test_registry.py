@@ -68,6 +68,20 @@ def test_who_a_redirect_leads_to_is_not_told(url: str, told: bool) -> None:
     assert made.has_header("Authorization") is told
 
 
+class Pages(io.BytesIO):
+    """An answer with headers."""
+
+    def __init__(self, tag: int) -> None:
+        super().__init__(b'{"tags": ["t%d"]}' % tag)
+        self.headers = {"Link": f'</v2/models/a/tags/list?n={tag}>; rel="next"'}
+
+
+def test_pages_without_an_end_are_read_up_to_a_bound() -> None:
+    made, opener = registry(*(Pages(number) for number in range(200)))
+    assert made.tags() == [f"t{number}" for number in range(100)]
+    assert len(opener.requests) == 100
+
+
 def wants_token() -> HTTPError:
     headers = Message()
     headers["WWW-Authenticate"] = f'Bearer realm="https://{HOST}/token",service="s"'

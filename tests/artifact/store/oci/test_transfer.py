@@ -72,6 +72,14 @@ def test_what_was_pushed_is_pulled(artifact: Artifact, text: str, tmp_path: Path
     assert pull(place_of(named), tmp_path / "by-digest", named).artifact.digest == artifact.digest
 
 
+def test_a_pushed_artifact_has_the_config_that_its_manifest_names(
+    artifact: Artifact, tmp_path: Path
+) -> None:
+    push(artifact, place_of(f"oci:{tmp_path / 'layout'}:v1"))
+    named = digest_of(b"{}").removeprefix("sha256:")
+    assert (tmp_path / "layout/blobs/sha256" / named).read_bytes() == b"{}"
+
+
 def test_what_is_there_is_not_sent_again(artifact: Artifact, text: str) -> None:
     push(artifact, place_of(text))
     again = push(artifact, place_of(text))
