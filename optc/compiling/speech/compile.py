@@ -33,15 +33,16 @@ from optc.compiling.resolving.machine import package_versions
 from optc.compiling.resolving.memory import PeakMemory
 from optc.compiling.resolving.options import limit_of
 from optc.compiling.speech.judge import judge_speech
-from optc.compiling.speech.sounds import read_sounds, shipped_sounds
+from optc.compiling.speech.samples import give_speech_samples
+from optc.compiling.speech.sounds import Sounds
 from optc.compiling.stages.assemble import pass_entry
 from optc.compiling.tensors.assemble import assemble_report
 from optc.compiling.tensors.compile import load_tensor_recipe
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.speech import ImportedSpeech, import_speech
 from optc.ir.pipeline.instruments import dump_to
+from optc.ir.pipeline.phase import Effect
 from optc.runtime.audio.conventions import CONVENTIONS_FILE
-from optc.runtime.audio.wav import Sound
 from optc.system.options import CompileOptions
 from optc.system.progress import Progress, no_progress, telling
 
@@ -85,7 +86,8 @@ def compile_speech(
             )
     name = folder.resolve().name
     output = asked.output or store_root() / f"{name}-{recipe.name}"
-    sounds = read_sounds(given.get("inputs", ())) or shipped_sounds()
+    learns = recipe.pipeline.has(Effect.READS_SAMPLES)
+    sounds = Sounds.of(given.get("inputs", ()), asked.calibration, learns=learns)
     with (
         PeakMemory(limit_of(asked.max_ram)) as memory,
         ArtifactWriter(output, force=asked.force) as writer,
@@ -107,12 +109,15 @@ class _Compile:
     started: float
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def run(self, folder: Path, sounds: Sequence[Sound]) -> Artifact:
+    def run(self, folder: Path, sounds: Sounds) -> Artifact:
         """All stages; returns the written artifact."""
         with self._stage("import"):
             imported = import_speech(folder)
         halves = {ENCODER: imported.halves.encoder, TARGET: imported.halves.decoder}
         originals = [half.model.clone() for half in halves.values()]
+        if sounds.learned:
+            with self._stage("calibration"):
+                give_speech_samples(imported, sounds.learned)
         with self._stage("passes"), telling(self.progress):
             runs = [run for role, half in halves.items() for run in self._passes(role, half)]
         with self._stage("build"):
@@ -123,7 +128,7 @@ class _Compile:
             ]
         with self._stage("gates"):
             judgement = judge_speech(
-                self.recipe, imported, originals, sounds, built, self.writer, self.asked
+                self.recipe, imported, originals, sounds.judged, built, self.writer, self.asked
             )
         return self._finish(imported, runs, built, judgement)
 

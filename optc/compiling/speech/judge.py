@@ -58,7 +58,7 @@ def judge_speech(
         return not_judged(recipe.gates, targets)
     threads = usable_threads()
     halves = (imported.halves.encoder, imported.halves.decoder)
-    reference = _transcriber(imported, [_Source(half) for half in halves])
+    reference = source_transcriber(imported)
     verdicts: list[GateResult] = []
     with writer.scratch() as folder:
         baseline = _transcriber(
@@ -108,6 +108,12 @@ class _Source:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def source_transcriber(imported: ImportedSpeech) -> Transcriber:
+    """The source itself in the loop that engines run in."""
+    halves = (imported.halves.encoder, imported.halves.decoder)
+    return _transcriber(imported, [_Source(half) for half in halves])
 
 
 def _transcriber(imported: ImportedSpeech, engines: Sequence[TensorsExecutable]) -> Transcriber:

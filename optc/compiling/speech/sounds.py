@@ -3,12 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
 from optc.runtime.audio.wav import Sound, parse_wav, read_wav
+
+#: Of the sounds that ship, every other one calibrates where passes learn from sounds.
+_STEP = 2
+
+
+@dataclass(frozen=True)
+class Sounds:
+    """Sounds to judge by, and other ones that passes learn from."""
+
+    judged: tuple[Sound, ...]
+    learned: tuple[Sound, ...]
+
+    @classmethod
+    def of(cls, given: Sequence[Any], calibration: Path | None, *, learns: bool) -> Sounds:
+        """Divide sounds.
+
+        Args:
+            given: The user's to judge by; none are those that ship.
+            calibration: The user's to learn from: a WAV file or a folder of them; None are some of
+                those that ship.
+            learns: Passes of the recipe do.
+
+        Raises:
+            InputError: As `read_sounds`.
+        """
+        judged, shipped = read_sounds(given), shipped_sounds()
+        learned = read_sounds([calibration] if calibration is not None else [])
+        if not learns:
+            return cls(judged or shipped, ())
+        if judged or learned:
+            return cls(judged or shipped, learned or shipped)
+        return cls(shipped[1::_STEP], shipped[::_STEP])
 
 
 def read_sounds(given: Sequence[Any]) -> tuple[Sound, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy.typing as npt
@@ -12,6 +14,8 @@ from optc.proof.reference.tensor_samples import Sample
 from optc.system.hardware.target import usable_threads
 
 Array = npt.NDArray[Any]
+#: Bytes of weights that go into one message, which holds 2 GB at most.
+_MESSAGE = 1 << 30
 
 
 class ValueRun:
@@ -23,8 +27,6 @@ class ValueRun:
     """
 
     def __init__(self, model: ir.Model, values: Iterable[ir.Value]) -> None:
-        import onnxruntime
-
         inputs = {value.name for value in model.graph.inputs}
         wanted = dict.fromkeys(str(value.name) for value in values)
         self._inputs = [name for name in wanted if name in inputs]
@@ -37,12 +39,7 @@ class ValueRun:
                 value = known[name]
                 value.type = value.type or ir.TensorType(ir.DataType.FLOAT)
                 shown.graph.outputs.append(value)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = usable_threads()
-        options.log_severity_level = 3  # a declared shape that is wrong is the model's own
-        self._session = onnxruntime.InferenceSession(
-            ir.to_proto(shown).SerializeToString(), options, ["CPUExecutionProvider"]
-        )
+        self._session = _session(shown)
 
     def over(self, samples: Sequence[Sample], see: Callable[[str, Array], None]) -> None:
         """Run over ``samples``, and show every value of each by its name."""
@@ -53,3 +50,22 @@ class ValueRun:
                 found = self._session.run(self._names, dict(sample))
                 for name, array in zip(self._names, found, strict=True):
                     see(name, array)
+
+
+def _session(model: ir.Model) -> Any:
+    """A session in ONNX Runtime; its weights go through a file where one message cannot hold
+    them."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = usable_threads()
+    options.log_severity_level = 3  # a declared shape that is wrong is the model's own
+    providers = ["CPUExecutionProvider"]
+    weights = (value.const_value for value in model.graph.initializers.values())
+    if sum(one.nbytes for one in weights if one is not None) <= _MESSAGE:
+        data = ir.to_proto(model).SerializeToString()
+        return onnxruntime.InferenceSession(data, options, providers)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        ir.save(model, file, external_data="weights")
+        return onnxruntime.InferenceSession(str(file), options, providers)

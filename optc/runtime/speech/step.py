@@ -41,9 +41,13 @@ class DecoderBatch:
 
     def step(self, tokens: Int64) -> Float32:
         """Logits f32[requests, T, V] behind each of the next tokens [requests, T]."""
-        found = self._decoder({"input_ids": tokens, **self._past, **self._cross})
+        found = self._decoder(self.inputs(tokens))
         self._past = {name: found[f"{name}_out"] for name in self._past}
         return found["logits"]
+
+    def inputs(self, tokens: Int64) -> dict[str, Array]:
+        """The decoder's inputs for the next tokens [requests, T]."""
+        return {"input_ids": tokens, **self._past, **self._cross}
 
     def keep(self, rows: Int64) -> None:
         """Go on with these requests alone."""

@@ -152,16 +152,24 @@ class Transcriber:
     def likeliest(self, speech: Speech, transcript: Transcript) -> list[int]:
         """The likeliest token at each place of a transcript of one window, and behind it, given
         the tokens before."""
-        job = self._job(speech, Wanted(), None)
-        encoder, decoder = self._running()
-        prompt = self.prompt(transcript)
-        inputs = _cut(job.features, 0, self.conventions.features.frames)[None]
-        batch = DecoderBatch(decoder, encoder({"input_features": inputs}))
-        tokens = np.array([[*prompt, *transcript.tokens]], np.int64)
-        logits = batch.step(tokens)[0, len(prompt) - 1 :]
+        _, step = self.calls(speech, transcript)
+        first = len(self.prompt(transcript)) - 1
+        logits = self._running()[1](step)["logits"][0, first:]
         for place, row in enumerate(logits):
             forbid(row, transcript.tokens[:place], self.conventions, timestamps=False)
         return [int(token) for token in logits.argmax(axis=-1)]
+
+    def calls(
+        self, speech: Speech, transcript: Transcript
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Inputs of the encoder for one window, and of a step of the decoder that reads all of its
+        transcript."""
+        job = self._job(speech, Wanted(), None)
+        frames = self.conventions.features.frames
+        inputs = {"input_features": _cut(job.features, 0, frames)[None]}
+        encoder, decoder = self._running()
+        tokens = np.array([[*self.prompt(transcript), *transcript.tokens]], np.int64)
+        return inputs, DecoderBatch(decoder, encoder(inputs)).inputs(tokens)
 
     def prompt(self, transcript: Transcript) -> list[int]:
         """The tokens before a transcript without times."""

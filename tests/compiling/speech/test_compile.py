@@ -14,7 +14,18 @@ from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneratio
 import optc
 from optc.errors import GateError, InputError, RequestError, UnsupportedError
 from optc.runtime.audio.wav import Sound
-from tests.compiling.speech.whisper import DE, EN, END, MOST, NO_TIMES, SECONDS, sound, whisper
+from tests.compiling.speech.whisper import (
+    DE,
+    EN,
+    END,
+    MOST,
+    NO_TIMES,
+    RATE,
+    SECONDS,
+    sound,
+    whisper,
+)
+from tests.runtime.audio.test_wav import riff
 
 SOUNDS = [sound(seconds, seed) for seed, seconds in enumerate((0.3, 1.0, 1.9, 2.0, 0.7))]
 
@@ -109,9 +120,20 @@ def test_draws_are_seeded(artifact: Path) -> None:
 
 
 def test_int8_is_close(folder: Path, tmp_path: Path) -> None:
-    made = optc.compile(folder, "speech-int8", tmp_path / "a", inputs=SOUNDS, no_gates=True)
+    for index, one in enumerate(SOUNDS):
+        data = (one.samples * 32767).astype("<i2").tobytes()
+        (tmp_path / f"{index}.wav").write_bytes(riff(1, 16, data, rate=one.rate))
+    made = optc.compile(
+        folder,
+        "speech-int8",
+        tmp_path / "a",
+        inputs=SOUNDS,
+        calibration=tmp_path,
+        no_gates=True,
+        set=("quantize-blocks.float_first=2",),
+    )
     counts = [one.count for one in made.manifest.passes if one.name == "quantize-blocks"]
-    assert counts == [16, 17]  # 6 products of a layer, cross keys and values; 8, and the head
+    assert counts == [14, 15]  # 6 products of a layer, cross keys and values; 8, and the head
     with optc.load_transcriber(made.path) as transcriber:
         assert transcriber.transcribe(SOUNDS[0], language="en").tokens
 
@@ -165,4 +187,11 @@ def test_bad_compiles_leave_nothing(folder: Path, tmp_path: Path) -> None:
     refused("judged by sounds, not by dict", inputs=[{"x": 1}])
     refused("has no .wav file", inputs=[tmp_path])
     refused("absent.wav: cannot be read", inputs=[tmp_path / "absent.wav"])
+    long = (sound(9).samples * 32767).astype("<i2").tobytes()
+    (tmp_path / "long.wav").write_bytes(riff(1, 16, long, rate=RATE))
+    refused(
+        "writes no words for any of the sounds",
+        recipe="speech-int8",
+        calibration=tmp_path / "long.wav",
+    )
     refused("transcript_agreement: 1 is below the bound 2", gate="transcript_agreement=2")
