@@ -54,7 +54,7 @@ BUDGET = {
     "optc/compiling/speech": 500,
     "optc/compiling/stages": 500,
     "optc/compiling/tensors": 750,
-    "optc/compiling/training": 2_550,
+    "optc/compiling/training": 2_200,
     "optc/compiling/vocabulary": 500,
     "optc/importer": 2_300,
     "optc/importer/adapted": 600,

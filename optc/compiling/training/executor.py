@@ -1,34 +1,21 @@
-"""A dense form as a PyTorch module: an interpreter of its graph, whatever model that is of."""
+"""A dense form as a PyTorch module whose tensors are parameters, whatever model it is of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
-import numpy as np
 import onnx_ir as ir
 import torch
-import torch.nn.functional as F  # noqa: N812 - the field's name for it
 from torch import Tensor, nn
 
-from optc.compiling.training.operators import OPERATORS, Function
 from optc.compiling.training.weights import FullWeight, Weight
 from optc.errors import UnsupportedError
+from optc.ir.experts import first_expert_matmul
 from optc.ir.forms.decoder import Dense
-from optc.ir.graph import constant
-from optc.ir.linear import Linear, find_linear, head_of
+from optc.ir.linear import Linear, head_of
 from optc.ir.tensors import ModelTensor, model_tensors
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A node: what computes it, and the names of what it reads and gives."""
-
-    function: Function
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
+from optc.proof.reference.execution.node import Function
+from optc.proof.reference.execution.program import Program
 
 
 class DenseExecutor(nn.Module):
@@ -45,36 +32,39 @@ class DenseExecutor(nn.Module):
         weights: How each tensor is computed; `set_weight` changes that.
 
     Raises:
-        UnsupportedError: An operator that no dense form has, or logits that come from no linear
-            layer.
+        UnsupportedError: An operator that no dense form has, or that has no gradients here; or
+            logits that come from no linear layer.
     """
 
     def __init__(self, model: ir.Model) -> None:
         super().__init__()
         Dense.of(model)
+        if (node := first_expert_matmul(model.graph)) is not None:
+            _refuse(node)
         self.tensors: dict[str, ModelTensor] = {one.name: one for one in model_tensors(model)}
         self.weights: dict[str, Weight] = {}
         self._modules_by_name = nn.ModuleList()
         self._seen_as = {
-            str(value.name): one.name for one in self.tensors.values() for value in one.initializers
+            value: one.name for one in self.tensors.values() for value in one.initializers
         }
-        self._constants: dict[str, Tensor] = {}
+        self._by_initializer = {str(value.name): name for value, name in self._seen_as.items()}
         head = head_of(model)
         if head is None:
             raise UnsupportedError(
                 "the logits come from no linear layer", where=str(model.graph.outputs[0].name)
             )
-        self._hidden, self._logits = str(head.x.name), str(model.graph.outputs[0].name)
+        self._inputs, self._hidden = tuple(model.graph.inputs), head.x
         body, tail = _divided(model, head)
-        self._body = [self._step(node) for node in body]
-        self._tail = [self._step(node) for node in tail]
-        self._last_reads = _last_reads(self._body)
+        inputs = (*self._inputs, *self._seen_as)
+        self._body = Program(body, inputs, [head.x], _refuse, lambda value: False)
+        logits = model.graph.outputs[:1]
+        self._tail = Program(tail, (head.x, *self._seen_as), logits, _refuse, lambda value: False)
         for one in self.tensors.values():
             self.set_weight(one.name, FullWeight(torch.from_numpy(one.rows())))
 
     def tensor_of(self, initializer: str) -> str:
         """Name of the tensor that an initializer sees."""
-        return self._seen_as[initializer]
+        return self._by_initializer[initializer]
 
     def set_weight(self, name: str, weight: Weight) -> None:
         """Compute a tensor in another way from now on."""
@@ -93,75 +83,23 @@ class DenseExecutor(nn.Module):
             tensors: Of `effective`.
         """
         positions = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
-        values = {"input_ids": tokens, "position_ids": positions}
-        self._run(self._body, values, tensors, self._last_reads)
-        return values[self._hidden]
+        given = dict(zip(self._inputs, (tokens, positions), strict=False))
+        (hidden,) = self._body.run({**given, **self._values(tensors)}, tokens.device)
+        return hidden
 
     def logits(self, hidden: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """Logits [..., V], float32, of rows of the head's input [..., D]."""
-        values = {self._hidden: hidden}
-        self._run(self._tail, values, tensors, {})
-        return values[self._logits].float()
+        given = {self._hidden: hidden, **self._values(tensors)}
+        (logits,) = self._tail.run(given, hidden.device)
+        return logits.float()
 
-    def _run(
-        self,
-        steps: Iterable[_Step],
-        values: dict[str, Tensor],
-        tensors: Mapping[str, Tensor],
-        last_reads: Mapping[int, tuple[str, ...]],
-    ) -> None:
-        for index, step in enumerate(steps):
-            operands = [self._operand(name, values, tensors) for name in step.inputs]
-            result = step.function(operands, step.attributes)
-            found = result if isinstance(result, tuple) else (result,)
-            values.update(zip(step.outputs, found, strict=True))
-            for name in last_reads.get(index, ()):
-                if name != self._hidden:
-                    values.pop(name, None)
-
-    def _operand(
-        self, name: str, values: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
-    ) -> Tensor | None:
-        if not name:
-            return None
-        if name in values:
-            return values[name]
-        if name in self._seen_as:
-            return tensors[self._seen_as[name]]
-        held = self._constants[name]
-        device = next(iter(tensors.values())).device
-        if held.device != device:
-            held = self._constants[name] = held.to(device)
-        return held
-
-    def _step(self, node: ir.Node) -> _Step:
-        function = OPERATORS.get((node.domain or "", node.op_type))
-        if function is None:
-            raise UnsupportedError(f"{node.op_type} has no form in training", where=str(node.name))
-        if find_linear(node) is not None:
-            function = _linear
-        for value in node.inputs:
-            if value is not None and str(value.name) not in self._seen_as:
-                tensor = constant(value)
-                if tensor is not None:
-                    array = np.ascontiguousarray(tensor.numpy())
-                    self._constants[str(value.name)] = torch.from_numpy(array.copy())
-        return _Step(
-            function,
-            tuple("" if value is None else str(value.name) for value in node.inputs),
-            tuple(str(value.name) for value in node.outputs),
-            {name: _plain(one.value) for name, one in node.attributes.items()},
-        )
+    def _values(self, tensors: Mapping[str, Tensor]) -> dict[ir.Value, Tensor]:
+        """The tensors by the initializers that see them."""
+        return {value: tensors[name] for value, name in self._seen_as.items()}
 
 
-def _linear(operands: Any, attributes: Any) -> Tensor:
-    """x [..., K] by the rows [N, K] of a layer."""
-    x, rows = operands
-    return F.linear(x, rows)
-
-
-def _plain(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else value
+def _refuse(node: ir.Node) -> Function:
+    raise UnsupportedError(f"{node.op_type} has no form in training", where=str(node.name))
 
 
 def _divided(model: ir.Model, head: Linear) -> tuple[list[ir.Node], list[ir.Node]]:
@@ -175,12 +113,3 @@ def _divided(model: ir.Model, head: Linear) -> tuple[list[ir.Node], list[ir.Node
             stack.extend(value for value in node.inputs if value is not None)
     nodes = [node for node in model.graph if node.op_type != "Constant"]
     return [n for n in nodes if n in needed], [n for n in nodes if n not in needed]
-
-
-def _last_reads(steps: list[_Step]) -> dict[int, tuple[str, ...]]:
-    """Names that no later step reads, by the step that reads them last."""
-    last = {name: index for index, step in enumerate(steps) for name in step.inputs if name}
-    found: dict[int, list[str]] = {}
-    for name, index in last.items():
-        found.setdefault(index, []).append(name)
-    return {index: tuple(names) for index, names in found.items()}

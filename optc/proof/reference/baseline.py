@@ -18,7 +18,7 @@ import onnxruntime as ort
 
 from optc.proof.reference.cached_attention import AttentionCopier, Cache
 from optc.proof.reference.partition import partition
-from optc.proof.reference.pieces import HeadTail, block_inputs, evaluate_shared
+from optc.proof.reference.pieces import HeadPieces, block_inputs, evaluate_shared
 from optc.proof.reference.submodel import Array, SubModel, extract, open_session, weight_array
 from optc.runtime.executable.executable import Int32
 from optc.system.scratch import Scratch
@@ -65,7 +65,7 @@ class Baseline:
         self._model = model
         self._threads = threads
         self._parts = partition(model)
-        self._tail = HeadTail(model, self._parts, by_rows=False)
+        self._tail = HeadPieces(model, self._parts)
         self._whole = whole
         tiles = -(-self._tail.vocab_size // HEAD_TILE)
         self.pieces = 1 if whole else len(self._parts.blocks) + tiles
@@ -111,10 +111,19 @@ class Baseline:
             yield BaselinePart(session, feeds, {}, result.name or "", tuple(copier.caches))
 
     def _head_tiles(self, last: Array) -> Iterator[BaselinePart]:
-        tail, session = self._tail, open_session(self._tail.model, self._threads)
+        tail = self._tail
+        part = extract(self._model, tail.nodes, tail.inputs, [tail.logits], by_rows=False)
+        for value in (*part.model.graph.inputs, *(v for n in part.model.graph for v in n.outputs)):
+            value.shape = None  # the vocabulary is now a tile's width
+        session = open_session(part.model, self._threads)
+        hidden, weight, *per_entry = (value.name or "" for value in tail.inputs)
         for start in range(0, tail.vocab_size, HEAD_TILE):
-            fixed = tail.feeds(start, min(start + HEAD_TILE, tail.vocab_size))
-            yield BaselinePart(session, {tail.hidden: last}, fixed, tail.logits)
+            rows, others = tail.tile(start, min(start + HEAD_TILE, tail.vocab_size))
+            fixed = {
+                weight: np.ascontiguousarray(rows.T),
+                **dict(zip(per_entry, others, strict=True)),
+            }
+            yield BaselinePart(session, {hidden: last}, fixed, tail.logits.name or "")
 
 
 def _keep_last_row(graph: ir.Graph, head: ir.Node) -> None:

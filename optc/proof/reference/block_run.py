@@ -1,15 +1,16 @@
-"""One block of a cut model, open in ONNX Runtime with its weights."""
+"""One block of a cut model, open with its weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from optc.ir.weights import Array
+from optc.proof.reference.execution.part import open_part
 from optc.proof.reference.partition import Block, Partition
 from optc.proof.reference.pieces import block_inputs
-from optc.proof.reference.submodel import Array, extract, open_session, run_session
 
 
 class BlockRun:
@@ -21,7 +22,7 @@ class BlockRun:
         block: The block.
         shared: Values that all blocks read, by name, for a full chunk of windows.
         watched: Values of the block that every run gives beside its result.
-        threads: Threads of ONNX Runtime.
+        threads: Threads of a CPU.
 
     Raises:
         ValueError: A watched value is none of the block's.
@@ -46,10 +47,8 @@ class BlockRun:
         self._watched = list(watched)
         inner = [v for v in watched if v not in (block.source, block.result)]
         self._outputs = [block.result, *inner]
-        part = extract(model, block.nodes, block_inputs(block, parts), self._outputs)
-        self._weights = {id(value): value.name or "" for value in part.weights}
-        self._feeds = part.feeds()
-        self._session = open_session(part.model, threads)
+        inputs = block_inputs(block, parts)
+        self._part = open_part(model, block.nodes, inputs, self._outputs, threads)
 
     def share(self, shared: Mapping[str, Array]) -> None:
         """Take values that all blocks read, by name, for chunks of another size."""
@@ -58,9 +57,8 @@ class BlockRun:
     def run(self, hidden: Array) -> tuple[Array, dict[ir.Value, Array]]:
         """The block's result [w, S, D] for hidden states [w, S, D], and the watched values."""
         given = np.ascontiguousarray(hidden)
-        feeds = {name: array[: len(given)] for name, array in self._shared.items()}
-        feeds[self._block.source.name or ""] = given
-        results = run_session(self._session, self._feeds | feeds)
+        shared = (self._shared[name][: len(given)] for name in self._read)
+        results = self._part.run([given, *shared])
         seen = dict(zip(self._outputs, results, strict=True)) | {self._block.source: given}
         return results[0], {value: seen[value] for value in self._watched}
 
@@ -70,12 +68,8 @@ class BlockRun:
         Raises:
             ValueError: Not a weight of the block, or another shape.
         """
-        for value, array in weights.items():
-            name = self._weights.get(id(value))
-            if name is None:
-                raise ValueError(f"{value.name}: not a weight of this block")
-            if array.shape != self._feeds[name].shape:
-                raise ValueError(
-                    f"{value.name}: shape {array.shape}, not {self._feeds[name].shape}"
-                )
-            self._feeds[name] = np.ascontiguousarray(array, np.float32)
+        self._part.replace(weights)
+
+    def restore(self, weights: Iterable[ir.Value]) -> None:
+        """Give weights their own contents again."""
+        self._part.restore(weights)

@@ -1,4 +1,4 @@
-"""The float32 reference: a dense-form model on ONNX Runtime, one decoder layer at a time.
+"""The float32 reference: a dense-form model in PyTorch, one decoder layer at a time.
 
 All windows go through one layer before the next layer's weights are read, so that the memory
 needed is one layer in float32 and the hidden states, never the model. The head is evaluated for
@@ -47,13 +47,13 @@ class BlockwiseReference:
 
     Args:
         model: Dense form, as `canonicalize` leaves it (inputs input_ids and position_ids).
-        threads: Threads of ONNX Runtime.
+        threads: Threads of a CPU.
         kept_bytes: The whole model stays open from one run to the next where its float32 weights
             take no more than this.
 
     Attributes:
         model: The model.
-        threads: Threads of ONNX Runtime.
+        threads: Threads of a CPU.
         parts: The model in pieces: what observers name blocks and values by.
 
     Raises:
@@ -278,7 +278,7 @@ def observe(
         model: Dense form.
         tokens: Windows; each starts at position 0.
         observers: They see values within its layers, and the head's input.
-        threads: Threads of ONNX Runtime.
+        threads: Threads of a CPU.
 
     Raises:
         optc.errors.UnsupportedError: The model cannot be cut at its layers.

@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.ir.linear import find_linear
+from optc.ir.weights import Array
 from optc.proof.reference.blockwise import (
     BLOCK_ROWS,
     CALIBRATION,
@@ -24,11 +25,10 @@ from optc.proof.reference.blockwise import (
 )
 from optc.proof.reference.partition import Block
 from optc.proof.reference.pieces import evaluate_shared
-from optc.proof.reference.stages.stage import Stage, StageRun, stages_of
 from optc.proof.reference.streams.arrays import ValueArrays
 from optc.proof.reference.streams.floats import put
 from optc.proof.reference.streams.products import Products, RunProducts
-from optc.proof.reference.submodel import Array
+from optc.proof.reference.streams.stage import Stage, StageRun, stages_of
 from optc.runtime.executable.executable import Int32
 from optc.system.processes.process_memory import freed_is_kept, give_back_freed
 from optc.system.progress import tell
@@ -120,7 +120,7 @@ def run_two_streams(
         tokens: Windows; each starts at position 0.
         replacer: Chooses the weights.
         products: Multiplies the linear layers.
-        threads: Threads of ONNX Runtime.
+        threads: Threads of a CPU.
         blocks: How many of the first blocks; 0 are all of them, and then the head's input.
         checkpoints: Asked before the first block, and told of each that is done.
 
@@ -220,14 +220,8 @@ class _Streams:
 
     def _open(self, stage: Stage) -> StageRun:
         reference = self._reference
-        return StageRun(
-            reference.model,
-            reference.parts,
-            stage,
-            self._shared,
-            reference.threads,
-            fused=self._products.fused,
-        )
+        shared, threads = self._shared, reference.threads
+        return StageRun(reference.model, reference.parts, stage, shared, threads)
 
     def _keep(
         self,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
+from optc.proof.reference.execution.part import open_part
 from optc.proof.reference.partition import partition
-from optc.proof.reference.pieces import HeadTail, block_inputs, evaluate_shared
-from optc.proof.reference.submodel import open_session, run_session
+from optc.proof.reference.pieces import HeadPieces, block_inputs, evaluate_shared
 from tests.support.dense_models import HEAD, D, V, dense_model
 from tests.support.models import Dense
 from tests.support.models import dense_model as other_model
@@ -32,15 +31,14 @@ def test_without_positions_there_is_nothing_to_share() -> None:
     assert block_inputs(parts.blocks[0], parts) == [parts.embedded]
 
 
-@pytest.mark.parametrize("by_rows", [True, False])
-def test_tiles_of_the_head_are_the_whole_head(by_rows: bool) -> None:
+def test_tiles_of_the_head_are_the_whole_head() -> None:
     model = dense_model(1, softcap=3.0, bias=True)
-    tail = HeadTail(model, partition(model), by_rows=by_rows)
-    assert tail.vocab_size == V
-    session = open_session(tail.model, 1)
+    pieces = HeadPieces(model, partition(model))
+    assert pieces.vocab_size == V
+    part = open_part(model, pieces.nodes, pieces.inputs, [pieces.logits], 1)
     hidden = np.random.default_rng(0).standard_normal((1, 4, D)).astype(np.float32)
-    tiles = [(0, 40), (40, 80), (80, V)]
-    logits = [run_session(session, {tail.hidden: hidden, **tail.feeds(*t)})[0] for t in tiles]
+    tiles = [pieces.tile(*tile) for tile in [(0, 40), (40, 80), (80, V)]]
+    logits = [part.run([hidden, rows, *others])[0] for rows, others in tiles]
     weight = model.graph.initializers["head"].const_value
     bias = model.graph.initializers["head_bias"].const_value
     assert weight is not None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from optc.ir.weights import LazyWeight
+from optc.proof.reference.execution.part import Part, open_part
 from optc.proof.reference.partition import Partition
-from optc.proof.reference.pieces import HeadTail
-from optc.proof.reference.submodel import Array, open_session, run_session
+from optc.proof.reference.pieces import HeadPieces
 from optc.runtime.executable.executable import Float32
 
 #: Vocabulary entries per tile of the head.
@@ -25,19 +26,27 @@ class HeadTile:
     Attributes:
         start: First vocabulary entry.
         stop: One past the last.
-        feeds: The tile's weight in float32 and values per entry, by input name.
-        weight: Name of the weight's input.
+        weight: The tile's weight [n, D], as the head's part holds it.
+        others: Values per entry, likewise.
+        part: Computes logits.
     """
 
     start: int
     stop: int
-    feeds: dict[str, Array]
-    weight: str
+    weight: Any
+    others: tuple[Any, ...]
+    part: Part
 
     def with_rows(self, weight: LazyWeight) -> HeadTile:
         """The tile of a head of other rows [V, D]."""
         rows = np.ascontiguousarray(weight.read_rows(self.start, self.stop), np.float32)
-        return replace(self, feeds=self.feeds | {self.weight: rows})
+        return replace(self, weight=self.part.hold(rows))
+
+    def logits(self, hidden: Float32) -> Float32:
+        """Logits [R, stop - start] of hidden states [R, D]."""
+        given = np.ascontiguousarray(hidden[None])
+        result: Float32 = self.part.run([given, self.weight, *self.others])[0][0]
+        return result
 
 
 class Head:
@@ -46,20 +55,20 @@ class Head:
     Args:
         model: Dense form.
         parts: Its pieces.
-        threads: Threads of ONNX Runtime.
+        threads: Threads of a CPU.
         keeps: Tiles stay in memory after they were read once.
     """
 
     def __init__(self, model: ir.Model, parts: Partition, threads: int, *, keeps: bool) -> None:
-        self._tail = HeadTail(model, parts, by_rows=True)
-        self._session = open_session(self._tail.model, threads)
+        self._pieces = pieces = HeadPieces(model, parts)
+        self._part = open_part(model, pieces.nodes, pieces.inputs, [pieces.logits], threads)
         self._keeps = keeps
         self._kept: list[HeadTile] = []
 
     @property
     def vocab_size(self) -> int:
         """V, the width of the logits."""
-        return self._tail.vocab_size
+        return self._pieces.vocab_size
 
     @property
     def tile_count(self) -> int:
@@ -75,13 +84,13 @@ class Head:
     def _read(self) -> Iterator[HeadTile]:
         for start in range(0, self.vocab_size, VOCAB_TILE):
             stop = min(start + VOCAB_TILE, self.vocab_size)
-            yield HeadTile(start, stop, self._tail.feeds(start, stop), self._tail.weight)
+            rows, others = self._pieces.tile(start, stop)
+            weight, held = self._part.hold(rows), tuple(map(self._part.hold, others))
+            yield HeadTile(start, stop, weight, held, self._part)
 
     def logits(self, hidden: Float32, tile: HeadTile) -> Float32:
         """Logits [R, stop - start] of hidden states [R, D] for one tile of the vocabulary."""
-        feeds = tile.feeds | {self._tail.hidden: np.ascontiguousarray(hidden[None])}
-        result: Float32 = run_session(self._session, feeds)[0][0]
-        return result
+        return tile.logits(hidden)
 
     def let_go(self) -> None:
         """Forget the tiles; they are read again when needed."""

@@ -66,11 +66,6 @@ class RunProducts:
     original: Products
     changed: Products
 
-    @property
-    def fused(self) -> bool:
-        """True if PyTorch is there in any case, so that it may compute more than products."""
-        return isinstance(self.original, OneDnnProducts) or isinstance(self.changed, OneDnnProducts)
-
 
 class Float32Products:
     """Products in float32 by NumPy's BLAS."""

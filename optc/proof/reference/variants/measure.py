@@ -21,7 +21,6 @@ from optc.proof.reference.block_run import BlockRun
 from optc.proof.reference.blockwise import BLOCK_ROWS, HIDDEN_BYTES, BlockwiseReference, chunks
 from optc.proof.reference.partition import Block
 from optc.proof.reference.pieces import evaluate_shared
-from optc.proof.reference.submodel import weight_array
 from optc.proof.reference.variants.streaming_kl import StreamingKL
 from optc.runtime.executable.executable import Float32, Int32
 from optc.system.processes.process_memory import give_back_freed
@@ -50,7 +49,7 @@ def measure_variants(
         model: Dense form; it is not changed.
         tokens: Windows; each starts at position 0.
         variants: Weights of linear layers only; other initializers are not looked for.
-        threads: Threads of ONNX Runtime.
+        threads: Threads of a CPU.
         advance: Told how far it is.
 
     Raises:
@@ -133,7 +132,7 @@ class _Variants:
                 target[chunk] = run.run(source[chunk])[0]
             streams.changed[index] = target
             if own:
-                run.replace({value: weight_array(value, by_rows=True) for value in own})
+                run.restore(own)
             self._tell()
         for chunk in chunks(len(self._tokens), self._batch):
             streams.original[chunk] = run.run(streams.original[chunk])[0]

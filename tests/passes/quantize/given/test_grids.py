@@ -24,7 +24,7 @@ from optc.passes.quantize.propagate.replace import QuantizeLayers
 from optc.passes.quantize.propagate.stages import CorrectedStages
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.proof.reference.calibration import CalibrationStore, calibration_of, weights_of
-from optc.proof.reference.stages.stage import Stage
+from optc.proof.reference.streams.stage import Stage
 from optc.proof.reference.two_streams import Seen
 from tests.support.ir_text import Array, f32, model_of
 from tests.support.models import Dense, dense_model

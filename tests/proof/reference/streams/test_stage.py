@@ -8,7 +8,7 @@ import pytest
 from optc.proof.reference.block_run import BlockRun
 from optc.proof.reference.partition import partition
 from optc.proof.reference.pieces import evaluate_shared
-from optc.proof.reference.stages.stage import StageRun, stages_of
+from optc.proof.reference.streams.stage import StageRun, stages_of
 from optc.proof.reference.streams.products import Float32Products
 from tests.support.dense_models import D, dense_model
 
@@ -32,8 +32,7 @@ def test_linear_layers_are_in_stages_by_what_they_wait_for(bias: bool) -> None:
             made |= set(stage.gives)
 
 
-@pytest.mark.parametrize("fused", [False, True])
-def test_the_stages_together_give_the_blocks_result(fused: bool) -> None:
+def test_the_stages_together_give_the_blocks_result() -> None:
     model = dense_model(2, bias=True)
     parts = partition(model)
     positions = np.tile(np.arange(6, dtype=np.int64), (3, 1))
@@ -43,7 +42,7 @@ def test_the_stages_together_give_the_blocks_result(fused: bool) -> None:
     expected, _ = BlockRun(model, parts, block, shared, [], 1).run(hidden)
     values = {block.source: hidden}
     for stage in stages_of(block):
-        run = StageRun(model, parts, stage, shared, 1, fused=fused)
+        run = StageRun(model, parts, stage, shared, 1)
         run.load(Float32Products())
         given = run.run([values[v] for v in stage.reads])
         values |= dict(zip(stage.gives, given, strict=True))

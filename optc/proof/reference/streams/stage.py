@@ -16,10 +16,10 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.ir.linear import Linear, find_linear
+from optc.ir.weights import Array
+from optc.proof.reference.execution.part import open_part
 from optc.proof.reference.partition import Block, Partition
-from optc.proof.reference.stages.steps import steps_of
 from optc.proof.reference.streams.products import Products
-from optc.proof.reference.submodel import Array
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,14 @@ def _stage(block: Block, nodes: list[ir.Node], depths: Mapping[ir.Value, int]) -
 class StageRun:
     """Runs a stage over chunks of windows, with its own weights or with others.
 
-    Linear layers are multiplied by `Products`; for everything else see `steps`.
+    Linear layers are multiplied by `Products`; everything else is one part.
 
     Args:
         model: The model that the stage is of.
         parts: Its pieces.
         stage: The stage.
         shared: Values that all blocks read, by name, for a full chunk of windows.
-        threads: Threads of ONNX Runtime.
-        fused: Whether PyTorch computes attention.
+        threads: Threads of a CPU.
 
     Attributes:
         stage: The stage.
@@ -84,16 +83,20 @@ class StageRun:
         stage: Stage,
         shared: Mapping[str, Array],
         threads: int,
-        *,
-        fused: bool = False,
     ) -> None:
         self.stage = stage
         self._products: Products | None = None
         self._weights: dict[ir.Value, Any] = {}
         layers = {linear.matmul for linear in stage.linears}
         rest = [node for node in stage.nodes if node not in layers]
-        given = {*stage.reads, *(linear.matmul.outputs[0] for linear in stage.linears)}
-        self._steps = steps_of(model, parts, rest, given, stage.gives, shared, threads, fused=fused)
+        made = {value for node in rest for value in node.outputs}
+        read = dict.fromkeys(v for node in rest for v in node.inputs if v is not None)
+        multiplied = [linear.matmul.outputs[0] for linear in stage.linears]
+        self._reads = [value for value in (*stage.reads, *multiplied) if value in read]
+        self._gives = [value for value in stage.gives if value in made]
+        used = [value for value in parts.shared if value in read]
+        self._shared = [shared[value.name or ""] for value in used]
+        self._rest = open_part(model, rest, [*self._reads, *used], self._gives, threads)
 
     def load(self, products: Products, weights: Mapping[ir.Value, Array] | None = None) -> None:
         """Take weights, as rows [N, K] by initializer; the stage's own where there is no other.
@@ -121,9 +124,10 @@ class StageRun:
         """
         known = dict(zip(self.stage.reads, values, strict=True))
         known |= self._multiplied(known)
-        for step in self._steps:
-            results = step.run([known[value] for value in step.reads])
-            known |= dict(zip(step.gives, results, strict=True))
+        if self._gives:
+            shared = (array[: len(values[0])] for array in self._shared)
+            results = self._rest.run([*(known[value] for value in self._reads), *shared])
+            known |= dict(zip(self._gives, results, strict=True))
         return [known[value] for value in self.stage.gives]
 
     def _multiplied(self, given: Mapping[ir.Value, Array]) -> dict[ir.Value, Array]:
