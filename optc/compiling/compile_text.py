@@ -35,6 +35,7 @@ from optc.compiling.stages.storage import (
     larger_than_source,
     storage_report,
 )
+from optc.proof.reference.execution.device import check_device, running_on
 from optc.system.logs.logger import logger
 from optc.system.options import AUTO, CompileOptions
 from optc.system.options.keywords import CompileChanges
@@ -74,7 +75,7 @@ def compile(
     Raises:
         InputError: Bad usage, model, recipe or output; nothing is left behind.
         UnsupportedError: Something in the model is not recognized or cannot be lowered.
-        UnavailableError: A compiler or package is missing.
+        UnavailableError: A compiler or package is missing, or a device.
         GateError: A gate failed; its ``details`` hold what was measured.
         TypeError: There is no option of a name in ``changes``.
     """
@@ -83,8 +84,18 @@ def compile(
     asked = with_changes(options or CompileOptions(), {**changes, **stated})
     started = time.perf_counter()
     check_start(model, limit_of(asked.max_ram))
-    if asked.recipe == AUTO:
-        return _compile_auto(model, asked, progress, started)
+    check_device(asked.device, "calibrate and judge")
+    with running_on(asked.device):
+        if asked.recipe == AUTO:
+            return _compile_auto(model, asked, progress, started)
+        return _compile_one(model, asked, progress, started)
+
+
+def _compile_one(
+    model: str | Path, asked: CompileOptions, progress: Progress, started: float
+) -> Artifact:
+    """The artifact of the recipe that is named; ``started`` is when, by `time.perf_counter`. Raises
+    as `compile`."""
     with telling(progress):
         resolved = resolve_options(model, asked, progress)
     with (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from optc.errors import UnavailableError
+from optc.proof.reference.execution.device import CPU, CUDA, check_device
 from optc.system.hardware.target import usable_threads
 
 #: Runs of each precision that are timed, after one that is not.
@@ -44,12 +44,9 @@ def choose_device(asked: str, threads: int | None) -> str:
         UnavailableError: A GPU is asked for, and there is none.
     """
     torch.set_num_threads(threads or usable_threads())
-    there = torch.cuda.is_available()
-    if asked == "cuda" and not there:
-        raise UnavailableError(
-            "PyTorch finds no GPU", where="--device", hint="leave --device out to train on the CPU"
-        )
-    return "cuda" if there and asked != "cpu" else "cpu"
+    if asked == CUDA:
+        check_device(asked, "train")
+    return CUDA if asked != CPU and torch.cuda.is_available() else CPU
 
 
 def choose_precision(asked: str, device: str, work: Callable[[Place], None]) -> Place:

@@ -67,6 +67,8 @@ class CompileOptions:
         max_ram: Most anonymous and shared memory of all processes together (``"3GB"`` or bytes);
             a compile that is predicted to need more is refused before its long stages, and one
             that takes more all the same is stopped.
+        device: Where the float32 model runs that text calibrates with and that gates compare with:
+            ``cpu``, or ``cuda`` for a GPU by PyTorch. Engines are built and measured as without it.
         draft: Folder of a smaller model with the same tokenizer, which drafts tokens for this one
             (``optc.load(..., speculate="draft")``), compiled with the same recipe; or a draft made
             of this model itself: ``self:bits=2`` by a recipe of fewer bits, ``depth=0.5`` or
@@ -156,6 +158,13 @@ class CompileOptions:
     )
     max_ram: str | int | None = option(
         None, f"Refuse to take more memory, {SIZE_HELP}.", metavar="SIZE"
+    )
+    device: str = option(
+        "cpu",
+        "Where calibration and the gates' float32 model run.",
+        metavar="cpu|cuda",
+        choices=("cpu", "cuda"),
+        show_default=True,
     )
     draft: str | Path | None = option(
         None,

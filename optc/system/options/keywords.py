@@ -37,6 +37,7 @@ class CompileChanges(PlanChanges, total=False):
     target: str | None
     eval_text: str | Path | None
     max_ram: str | int | None
+    device: str
     draft: str | Path | None
     draft_text: str | Sequence[str]
     eagle: str | Path | None

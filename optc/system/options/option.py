@@ -12,6 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from optc.errors import InputError
+
 #: What is read from the command line: text, several texts, a path, a number of at least 1, a flag,
 #: a number or ``auto``; any integer or number, several integers, ``TOKEN=BIAS`` several times, the
 #: text in a file, or ``true``, ``false`` or one of the choices.
@@ -97,9 +99,19 @@ def with_changes(options: T, changes: Mapping[str, Any], allowed: Iterable[str] 
 
 def normalize(options: object) -> None:
     """Turn texts in fields of the kind ``path`` into paths, and the values of ``texts`` into
-    tuples; for ``__post_init__``."""
+    tuples; for ``__post_init__``.
+
+    Raises:
+        InputError: A value is none of an option's choices.
+    """
     for name, one in options_of(type(options)).items():
         value = getattr(options, name)
+        if one.choices and value not in one.choices:
+            raise InputError(
+                f"{value!r} is not possible",
+                where=flag_name(name),
+                hint=f"one of {', '.join(one.choices)}",
+            )
         if one.kind == "path" and isinstance(value, str):
             object.__setattr__(options, name, Path(value))
         elif one.kind == "texts" and value is not None:

@@ -11,8 +11,8 @@ import pytest
 from optc.proof.reference import two_streams as module
 from optc.proof.reference.blockwise import BlockwiseReference
 from optc.proof.reference.partition import Block
-from optc.proof.reference.streams.stage import Stage
 from optc.proof.reference.streams.choice import run_products
+from optc.proof.reference.streams.stage import Stage
 from optc.proof.reference.submodel import Array
 from optc.proof.reference.two_streams import Pair, Seen, run_two_streams
 from tests.support.dense_models import V, dense_model

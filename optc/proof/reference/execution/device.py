@@ -34,7 +34,7 @@ def check_device(device: str, instead: str) -> None:
 
     Args:
         device: ``cpu`` or ``cuda``.
-        instead: What a user gets who leaves ``--device`` out.
+        instead: The end of the hint: what to do on the CPU.
 
     Raises:
         UnavailableError: A GPU is asked for, and PyTorch finds none.
@@ -44,7 +44,9 @@ def check_device(device: str, instead: str) -> None:
     import torch
 
     if not torch.cuda.is_available():
-        built = "" if torch.version.cuda else f", and PyTorch {torch.__version__} knows none"
+        build = "" if torch.version.cuda else f": PyTorch {torch.__version__} is built without CUDA"
         raise UnavailableError(
-            f"there is no GPU{built}", where="--device", hint=f"leave --device out {instead}"
+            f"PyTorch finds no GPU{build}",
+            where="--device",
+            hint=f"leave --device out to {instead} on the CPU",
         )

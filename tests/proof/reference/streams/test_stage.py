@@ -8,8 +8,8 @@ import pytest
 from optc.proof.reference.block_run import BlockRun
 from optc.proof.reference.partition import partition
 from optc.proof.reference.pieces import evaluate_shared
-from optc.proof.reference.streams.stage import StageRun, stages_of
 from optc.proof.reference.streams.products import Float32Products
+from optc.proof.reference.streams.stage import StageRun, stages_of
 from tests.support.dense_models import D, dense_model
 
 
