@@ -34,9 +34,9 @@ from optc.passes.quantize.propagate.stages import (
 )
 from optc.passes.quantize.propagate.sums import drift_of
 from optc.proof.reference.partition import Block
-from optc.proof.reference.streams.stage import Stage
 from optc.proof.reference.streams.floats import Float32
 from optc.proof.reference.streams.gram import Float64
+from optc.proof.reference.streams.stage import Stage
 from optc.proof.reference.submodel import Array
 from optc.proof.reference.two_streams import Pair, Seen
 

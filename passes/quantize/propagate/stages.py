@@ -18,9 +18,9 @@ from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.propagate.sums import drift_of, result_drift_of
 from optc.proof.reference.calibration import CalibrationStore, weights_of
 from optc.proof.reference.partition import Block
-from optc.proof.reference.streams.stage import Stage
 from optc.proof.reference.streams.floats import Float32
 from optc.proof.reference.streams.gram import TOKENS, Float64, hessian_of
+from optc.proof.reference.streams.stage import Stage
 from optc.proof.reference.submodel import Array
 from optc.proof.reference.two_streams import Pair, Seen
 

@@ -12,8 +12,8 @@ from optc.passes.prune.structured import refit as module
 from optc.passes.prune.structured.decisions import Decisions, Ledger
 from optc.passes.prune.structured.refit import Cut, RefitStages
 from optc.proof.reference.calibration import CalibrationStore
-from optc.proof.reference.streams.stage import Stage
 from optc.proof.reference.streams.products import Float32Products
+from optc.proof.reference.streams.stage import Stage
 from optc.proof.reference.two_streams import Pair, Seen
 from tests.support.ir_text import f32, model_of
 
