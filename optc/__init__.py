@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from optc.errors import UnavailableError as UnavailableError
     from optc.errors import UnsupportedError as UnsupportedError
     from optc.runtime.audio.wav import Sound as Sound
+    from optc.runtime.diffusion.generator import ImageGenerator as ImageGenerator
+    from optc.runtime.diffusion.load import load_image_generator as load_image_generator
     from optc.runtime.engine import Engine as Engine
     from optc.runtime.load import load as load
     from optc.runtime.outputs import RequestOutput as RequestOutput
@@ -74,6 +76,8 @@ _HOMES = {
     "CompileOptions": "optc.system.options",
     "Engine": "optc.runtime.engine",
     "load": "optc.runtime.load",
+    "ImageGenerator": "optc.runtime.diffusion.generator",
+    "load_image_generator": "optc.runtime.diffusion.load",
     "RequestOutput": "optc.runtime.outputs",
     "SamplingParams": "optc.runtime.params",
     "GenerationRequest": "optc.runtime.requests.generation_request",
@@ -94,6 +98,7 @@ _COMPILING = frozenset({"compile", "plan", "plan_ladder"})
 #: What the modules of these import and do is there on Linux alone.
 _ON_LINUX = _COMPILING | {"load", "load_tensors", "Engine", "TensorEngine", "Embedder"}
 _ON_LINUX |= {"load_transcriber", "Transcriber", "Classifier"}
+_ON_LINUX |= {"load_image_generator", "ImageGenerator"}
 
 
 def __getattr__(name: str) -> object:

@@ -13,6 +13,7 @@ from optc.system.options import CompileOptions
 from optc.system.options.keywords import CompileChanges
 from optc.system.options.option import with_changes
 from optc.system.progress import Progress, no_progress
+from optc.system.sources.diffusion_folder import may_diffuse
 from optc.system.sources.dim import Dim
 from optc.system.sources.encoder_folder import may_be_encoder
 from optc.system.sources.speech_folder import may_transcribe
@@ -20,6 +21,8 @@ from optc.system.sources.tensor_source import TensorSource, is_tensor_source
 
 #: The recipe of models of speech where none is named.
 SPEECH_RECIPE = "speech-fp32"
+#: The recipe of pipelines of diffusers where none is named.
+DIFFUSION_RECIPE = "diffusion-fp32"
 
 
 class AnyChanges(CompileChanges, total=False):
@@ -32,7 +35,8 @@ class AnyChanges(CompileChanges, total=False):
         dims: Bounds of dimensions that have names already, as in an ONNX file.
         inputs: Inputs to judge a model by: arrays by name, or ``.npz`` files; none are the example,
             or random ones. Of a model of speech WAV files, or folders of them; none are sentences
-            that a synthesizer spoke. Of a classifier also images and folders of them.
+            that a synthesizer spoke. Of a classifier also images and folders of them; of a pipeline
+            of diffusers files of text with a prompt a line.
         images: How images become the model's input, which makes it a classifier: the keys of a
             Hugging Face folder's ``preprocessor_config.json``, or a file with them
             (docs/how-to/classify-images.md).
@@ -80,9 +84,10 @@ def compile(
             Hub. Or a model of named tensors: a `torch.nn.Module`, a `torch.export.ExportedProgram`
             or ``.pt2`` file, a model of onnx or onnx_ir or ``.onnx`` file, or
             ``package.module:factory``, whose factory gives one of these, or a module and its args.
-            Or the folder of a model of speech, such as Whisper.
+            Or the folder of a model of speech, such as Whisper, or of a pipeline of diffusers.
         recipe, output: As in `CompileOptions`; here they need no name. The default recipe of models
-            of named tensors is ``tensors-fp32``, of speech ``speech-fp32``.
+            of named tensors is ``tensors-fp32``, of speech ``speech-fp32``, of pipelines of
+            diffusers ``diffusion-fp32``.
         options: What is asked for; None are the defaults.
         progress: Told what goes on.
         **changes: Fields of `CompileOptions` that differ from ``options``, and for models of named
@@ -101,6 +106,11 @@ def compile(
 
         asked = _asked(SPEECH_RECIPE, recipe, output, options, changes)
         return compile_speech(Path(model), own, asked, progress)
+    if not is_tensor_source(model) and may_diffuse(Path(model)):
+        from optc.compiling.diffusion.compile import compile_diffusion
+
+        asked = _asked(DIFFUSION_RECIPE, recipe, output, options, changes)
+        return compile_diffusion(Path(model), own, asked, progress)
     if not (is_tensor_source(model) or _encodes(model)):
         if given := next((name for name, value in own.items() if value), ""):
             raise InputError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from optc.artifact.artifact import read_manifest
 from optc.artifact.tasks.classification import CLASSIFICATION_NAME
 from optc.artifact.tasks.embedding import EMBEDDING_NAME
+from optc.artifact.tasks.image_generation import IMAGE_GENERATION_NAME
 from optc.artifact.tasks.tensors import TENSORS_NAME
 from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.runtime import loader
@@ -31,7 +32,8 @@ def load(
     A decoder becomes an `optc.Engine`, which generates text. A model of named tensors becomes an
     `optc.TensorEngine`, one of sentence-transformers an `optc.Embedder`, and a classifier of images
     an `optc.Classifier`: for type checkers, `optc.load_tensors` gives the same. A model of speech
-    becomes an `optc.Transcriber`, as `optc.load_transcriber` gives it.
+    becomes an `optc.Transcriber`, as `optc.load_transcriber` gives it, and one that makes images an
+    `optc.ImageGenerator`, as `optc.load_image_generator` gives it.
 
     Args:
         path: The artifact's folder.
@@ -50,6 +52,10 @@ def load(
         from optc.runtime.speech.load import load_transcriber
 
         return cast("Engine", load_transcriber(path, settings, **changes))
+    if face == IMAGE_GENERATION_NAME:
+        from optc.runtime.diffusion.load import load_image_generator
+
+        return cast("Engine", load_image_generator(path, settings, **changes))
     if face in _OF_TENSORS:
         from optc.runtime.tensors.load import load_tensors
 

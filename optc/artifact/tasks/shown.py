@@ -6,7 +6,14 @@ from optc import registry
 from optc.artifact.tasks.task import Task
 
 #: Faces of the runtime (`Task.face`).
-FACES = ("text-generation", "tensors", "embedding", "transcription", "classification")
+FACES = (
+    "text-generation",
+    "tensors",
+    "embedding",
+    "transcription",
+    "classification",
+    "image-generation",
+)
 
 
 def reason_against(task: Task) -> str:

@@ -75,7 +75,18 @@ _SERVED = (
     "answers",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Where answers to --input go; a run that was stopped goes on.",
+    help="Where answers to --input go; a run that was stopped goes on. Of a model that makes "
+    "images: where they go (.png).",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    help="Of a model that makes images: its steps for an image [30].",
+)
+@click.option(
+    "--guidance-scale",
+    type=click.FloatRange(min=0, max=100),
+    help="Of a model that makes images: how far it follows the prompt [7.5].",
 )
 @click.option(
     "--inputs",
@@ -101,6 +112,7 @@ def command(
     A single prompt streams to stdout; the figures follow on stderr. With --input and --output,
     each line of a file has its answer in another one.
     """
+    from optc.cli.inputs.images_run import makes_images, run_images
     from optc.runtime.loader import load
 
     if inputs is not None:
@@ -111,6 +123,16 @@ def command(
         run(artifact, inputs, answers, options["engine"], as_json)
         return
     prompts = PromptOptions.taken(options)
+    drawing = {name: options.pop(name) for name in ("steps", "guidance_scale")}
+    drawing = {name: value for name, value in drawing.items() if value is not None}
+    if answers is not None and source is None and makes_images(artifact):
+        seed = {} if options["seed"] is None else {"seed": options["seed"]}
+        texts = [str(prompt) for _, prompt in prompts.read()]
+        run_images(artifact, texts, answers, options["engine"], as_json, **drawing, **seed)
+        return
+    if drawing:
+        name = next(iter(drawing)).replace("_", "-")
+        raise click.UsageError(f"--{name} is of models that make images, with --output FILE.png")
     if (source is None) != (answers is None) or (source and not prompts.empty):
         raise click.UsageError("--input and --output go together, without prompts beside them")
     if prompts.empty and source is None:

@@ -80,8 +80,8 @@ OTHERS = (
         also=("report.json",),
     ),
     Kind(
-        "a pipeline of diffusers, which makes images or sound",
-        _LANGUAGE,
+        "a pipeline of diffusers, which makes images",
+        "give the folder itself to optc compile, with --recipe diffusion-fp16",
         ("model_index.json",),
     ),
     Kind(

@@ -197,9 +197,9 @@ def _check_config(folder: Path) -> None:
     where = str(folder / CONFIG)
     if "_class_name" in config or "_diffusers_version" in config:
         raise UnsupportedError(
-            "a part of a pipeline of diffusers, which makes images or sound",
+            "a part of a pipeline of diffusers",
             where=where,
-            hint="optc compiles language models, which generate text",
+            hint="give the folder above, with model_index.json",
         )
     if isinstance(config.get("architecture"), str) and not config.get("model_type"):
         raise UnsupportedError(

@@ -1,0 +1,1 @@
+"""Compiles pipelines of diffusers, which make images of noise."""

@@ -1,0 +1,1 @@
+"""Gates of models that make images."""

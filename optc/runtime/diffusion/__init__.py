@@ -1,0 +1,1 @@
+"""Runs models of diffusion: noise becomes images."""
