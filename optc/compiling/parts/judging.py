@@ -1,4 +1,4 @@
-"""What gates of several parts have in common: the source and the baseline as executables."""
+"""Common to gates of several parts: the source and the baseline as executables."""
 
 from __future__ import annotations
 

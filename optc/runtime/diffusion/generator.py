@@ -99,7 +99,7 @@ class ImageGenerator:
 
     @property
     def takes_prompts(self) -> bool:
-        """Whether images are made of prompts; else of noise alone."""
+        """True if images are made of prompts; else of noise alone."""
         return self._encoder is not None
 
     def generate(

@@ -36,7 +36,14 @@ SHIPPED = {
     *("mixed-3", "mixed-4"),
     *("prune-2to4-int8", "prune-50-int8", "prune-depth-int8", "prune-width-int8"),
     *("kv-int4", "vocab-trim-int4"),
-    *("tensors-fp32", "encoder-int8", "encoder-bf16", "products-int8"),
+    *(
+        "diffusion-fp32",
+        "diffusion-fp16",
+        "tensors-fp32",
+        "encoder-int8",
+        "encoder-bf16",
+        "products-int8",
+    ),
     *("speech-fp32", "speech-int8"),
     *("vision-int8", "vision-fp16"),
     *("int3-fused", "int2-fused"),
@@ -274,7 +281,10 @@ def test_unknown_names_are_told_with_the_nearest_one(tmp_path: Path) -> None:
     assert refused("int8-fusd") == (
         "--recipe: unknown recipe 'int8-fusd' (did you mean 'int8-fused'?)"
     )
-    assert "one of bf16-fused, encoder-bf16, encoder-int8, fp32, int2-fused" in refused("zzz")
+    assert (
+        "one of bf16-fused, diffusion-fp16, diffusion-fp32, encoder-bf16, encoder-int8, fp32"
+        in refused("zzz")
+    )
     path = written(tmp_path, "name: m\npipeline: [canonicalise]\n")
     assert refused(path) == (f"{path}: unknown pass 'canonicalise' (did you mean 'canonicalize'?)")
     path = written(tmp_path, MINIMAL + "gate: {}\n")

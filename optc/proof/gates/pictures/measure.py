@@ -54,7 +54,7 @@ class Recorded:
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What the source makes.
+    """Images and states of the source.
 
     Attributes:
         prompts: Of the images, or their number.

@@ -1,4 +1,4 @@
-"""How alike two images are: PSNR and SSIM."""
+"""The likeness of two images: PSNR and SSIM."""
 
 from __future__ import annotations
 
