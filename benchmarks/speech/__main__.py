@@ -148,7 +148,8 @@ def main() -> None:
     with ExitStack() as stack, tempfile.TemporaryDirectory(dir=asked.workdir) as scratch:
         file = Path(scratch) / "sounds.npz"
         samples = [resample(one.samples, one.rate, _RATE) for _, one in spoken]
-        np.savez(file, **{str(index): one for index, one in enumerate(samples)})
+        named: dict[str, Any] = {str(index): one for index, one in enumerate(samples)}
+        np.savez(file, **named)
         folder = completed(asked.folder, Path(scratch))
         maker, wanted = Maker(folder, asked.workdir, asked.threads, file), None
         for label, make in maker.makers().items():

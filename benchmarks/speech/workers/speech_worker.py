@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,8 @@ def open_faster_whisper(path: str, threads: int, language: str | None, kind: str
 KINDS: dict[str, Any] = {
     "optc": open_optc,
     "transformers": open_transformers,
-    "faster-whisper-int8": lambda *given: open_faster_whisper(*given, "int8"),
-    "faster-whisper-float32": lambda *given: open_faster_whisper(*given, "float32"),
+    "faster-whisper-int8": partial(open_faster_whisper, kind="int8"),
+    "faster-whisper-float32": partial(open_faster_whisper, kind="float32"),
 }
 
 
