@@ -13,7 +13,9 @@ import pytest
 
 import optc
 from optc import registry
+from optc.artifact.artifact import Artifact
 from optc.errors import ArtifactError, EngineError, InputError
+from optc.runtime import loader
 from optc.runtime.engine import Engine
 from optc.runtime.executable.executable import Float32, StepBatch
 from optc.runtime.params import SamplingParams
@@ -383,3 +385,21 @@ def test_kinds_of_engines_that_swap_nothing(tmp_path: Path, backend: ToyBackend)
         pytest.raises(InputError, match="loaded from no artifact"),
     ):
         engine.swap(paths[0])
+
+
+def test_weights_in_a_stated_memory_are_not_exchanged(
+    artifacts: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = artifacts
+    with load(a) as engine:
+        expected = answers(engine)
+        kept = loader.with_changes(engine.settings, {"resident_memory": "1MiB"})
+        opened = Artifact.open(a)
+        monkeypatch.setattr(
+            engine,
+            "replacement",
+            lambda path: loader._replacement(opened, opened.choose(), path, (), kept),
+        )
+        with pytest.raises(InputError, match="keeps a part of its weights in memory"):
+            engine.swap(b)
+        assert answers(engine) == expected

@@ -47,6 +47,7 @@ class Parts:
             for a baseline.
         write: Puts the artifact's other files in place; gives the tokenizer's entry, if it has one.
         warnings: What the user should know.
+        calibrate: Gives passes what they learn from; None where they learn nothing.
     """
 
     task: Task
@@ -56,6 +57,7 @@ class Parts:
     judge: Callable[[Mapping[str, ir.Model], Sequence[BuiltEngine]], Judgement]
     write: Callable[[ArtifactWriter], TokenizerEntry | None]
     warnings: tuple[str, ...] = ()
+    calibrate: Callable[[], None] | None = None
 
 
 def tensor_engines(asked: CompileOptions, recipe: Recipe) -> Sequence[EngineTarget]:
@@ -93,6 +95,9 @@ class PartsCompile:
         with self._stage("import"):
             parts = load()
         originals = {role: one.model.clone() for role, one in parts.graphs.items()}
+        if parts.calibrate is not None:
+            with self._stage("calibration"):
+                parts.calibrate()
         with self._stage("passes"), telling(self.progress):
             runs = [run for role, one in parts.graphs.items() for run in self._passes(role, one)]
         with self._stage("build"):

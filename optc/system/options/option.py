@@ -97,6 +97,11 @@ def with_changes(options: T, changes: Mapping[str, Any], allowed: Iterable[str] 
     return replace(options, **changes)  # type: ignore[type-var]
 
 
+def _said(value: object) -> object:
+    """A value as the command line has it, where truths are words."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
 def normalize(options: object) -> None:
     """Turn texts in fields of the kind ``path`` into paths, and the values of ``texts`` into
     tuples; for ``__post_init__``.
@@ -106,7 +111,7 @@ def normalize(options: object) -> None:
     """
     for name, one in options_of(type(options)).items():
         value = getattr(options, name)
-        if one.choices and value not in one.choices:
+        if one.choices and value is not None and _said(value) not in one.choices:
             raise InputError(
                 f"{value!r} is not possible",
                 where=flag_name(name),

@@ -35,7 +35,8 @@ def test_the_command_line_has_them_all() -> None:
     of_tensors = {"dims", "images", "inputs"}  # what decoders have not
     assert set(flags) - printed - of_tensors == NAMES
     assert all(flag_name(name) in flags[name] for name in NAMES)
-    planned = set(flags_of(plan_command.command)) - {"as_json", "help", "backends", "measure"}
+    own = {"as_json", "help", "backends", "measure", "resident_memory"}
+    planned = set(flags_of(plan_command.command)) - own
     assert planned == set(PLANNED)
 
 
