@@ -31,6 +31,7 @@ from optc.proof.conditions.verdicts import check
 from optc.runtime.settings import ServeSettings
 
 if TYPE_CHECKING:
+    from optc.artifact.artifact import Artifact
     from optc.artifact.pages.components import Section
 
 #: Options that mean nothing without ``--workload``, with it, and with ``--profile``.
@@ -218,8 +219,9 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
             progress=progress,
         )
         ceilings = found_ceilings(instruments, warnings)
-        if ceilings is not None and any(r.disk_bytes_per_token >= LEAST_READ for r in results):
-            ceilings |= _disk(artifact.engine_folder(artifact.engine(options.engine)))
+        read = any(result.disk_bytes_per_token >= LEAST_READ for result in results)
+        if ceilings is not None and read:
+            ceilings |= _disk(artifact, options.engine)
     return {
         **chosen_json(engine.info),
         "results": [result_json(result) for result in results],
@@ -228,11 +230,17 @@ def _bench(path: Path, options: _Options, warnings: list[str]) -> dict[str, Any]
     }
 
 
-def _disk(folder: Path) -> dict[str, dict[str, float]]:
-    """The rate of the disk with the engine's weights among the ceilings; nothing if unknown."""
+def _disk(artifact: Artifact, name: str | None) -> dict[str, dict[str, float]]:
+    """The rate of the disk with the weights, if the engine may read them in its steps and the rate
+    is known: others read only what their packages load."""
+    from optc.backend import ResidentBackend
     from optc.proof.roofline.beyond_memory import disk_ceiling
+    from optc.registry import backend
 
-    found = disk_ceiling(folder)
+    entry = artifact.choose(name=name).entry
+    if not isinstance(backend(entry.backend), ResidentBackend):
+        return {}
+    found = disk_ceiling(artifact.engine_folder(entry))
     if found is None:
         return {}
     return {"disk_gb_per_s": {"best": found.best / 1e9, "median": found.median / 1e9}}

@@ -43,19 +43,15 @@ def print_results(name: str, values: Mapping[str, Any]) -> None:
 
 def _disk_text(result: Mapping[str, Any], ceilings: Mapping[str, Any]) -> str:
     """The reads from the disk that tokens cost; empty where that is nothing to speak of."""
-    read = result.get("disk_bytes_per_token", 0.0)
-    if read < LEAST_READ:
+    read, disk = result.get("disk_bytes_per_token", 0.0), ceilings.get("disk_gb_per_s")
+    if read < LEAST_READ or disk is None:
         return ""
-    text = (
+    most = figure(disk["best"] * 1e9 / read)
+    return (
         f"{result['concurrency']} at once: {byte_text(round(read))} read from the disk for a token "
         f"and its share of the prompt, {figure(result['page_faults_per_token'])} page faults that "
-        "waited for it"
+        f"waited for it; at the disk's {figure(disk['best'])} GB/s at most {most} such tokens/s"
     )
-    disk = ceilings.get("disk_gb_per_s")
-    if disk is None:
-        return text
-    most = figure(disk["best"] * 1e9 / read)
-    return f"{text}; at the disk's {figure(disk['best'])} GB/s at most {most} such tokens/s"
 
 
 def print_profile(name: str, values: Mapping[str, Any]) -> None:
