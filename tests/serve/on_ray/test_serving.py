@@ -193,7 +193,7 @@ def test_sigterm_lets_a_stream_end(server: Server, client: Any) -> None:
 
 def test_replicas_that_do_not_start_say_why(artifact: Path) -> None:
     command = [sys.executable, "-m", "tests.support.children.serve_toy", "serve", str(artifact)]
-    options = ["--port", "0", "--ray", "replicas=1,cpus=1", "--kv-memory", "100"]
+    options = ["--port", "0", "--ray", "replicas=1,cpus=1", "--kv-memory", "1KiB"]
     done = subprocess.run(
         [*command, *options],
         capture_output=True,
@@ -204,4 +204,4 @@ def test_replicas_that_do_not_start_say_why(artifact: Path) -> None:
     )
     assert done.returncode == 3
     assert done.stdout == ""
-    assert "ray: the replicas do not start: kv_memory: 100 bytes hold no KV block" in done.stderr
+    assert "ray: the replicas do not start: kv_memory: 1024 bytes hold no KV block" in done.stderr
