@@ -105,7 +105,7 @@ class RayCluster:
         try:
             ray.init(namespace="optc", log_to_driver=False, logging_level="WARNING", **more)
             serve.start(proxy_location="Disabled")
-        except (OSError, RuntimeError, ValueError) as error:
+        except Exception as error:
             raise UnavailableError(
                 f"Ray is not to be reached: {_reason(error)}",
                 where="ray",
