@@ -18,11 +18,12 @@ from optc.errors import ArtifactError, EngineError, InputError
 from optc.runtime import loader
 from optc.runtime.engine import Engine
 from optc.runtime.executable.executable import Float32, StepBatch
+from optc.runtime.handle import Handle
 from optc.runtime.params import SamplingParams
 from tests.runtime.support.artifacts import SPEC, ToyBackend, write_artifact
 from tests.runtime.support.toy import SwappingToy, ToyExecutable
 
-PATIENCE_S = 20
+PATIENCE_S = 120
 #: Artifacts, and their weights.
 NAMED = (("a", "1"), ("b", "2"))
 LONG = [5 + i % 40 for i in range(24)]
@@ -148,10 +149,12 @@ def test_what_was_handed_in_before_ends_on_the_old_weights_and_later_ones_wait(
         before = [engine.submit(prompt, PARAMS) for prompt in PROMPTS]
         until(lambda: gate.steps > begun)
         many = threading.Thread(target=lambda: engine.generate(PROMPTS, PARAMS))
+        waiting = engine._worker._inbox.qsize()  # of those before, some may have been taken
         many.start()
+        until(lambda: engine._worker._inbox.qsize() == waiting + 1)
         swapping = threading.Thread(target=lambda: engine.swap(b))
         swapping.start()
-        until(lambda: engine._worker._inbox.qsize() > 1)
+        until(lambda: engine._worker._inbox.qsize() == waiting + 2)
         after = [engine.submit(prompt, PARAMS) for prompt in PROMPTS]
         assert swapping.is_alive()
         assert not any(handle.done for handle in before)
@@ -163,6 +166,15 @@ def test_what_was_handed_in_before_ends_on_the_old_weights_and_later_ones_wait(
         assert [_answer(handle.result()) for handle in after] == expected[b]
         digests = [[one.served_by.digest for one in of if one.served_by] for of in (before, after)]
         assert [set(of) for of in digests] == [{digest(a)}, {digest(b)}]
+
+
+def held_up(gate: Gate, engine: Engine, params: SamplingParams) -> Handle:
+    """A request whose first step has begun and does not end: all messages wait."""
+    gate.open.clear()
+    begun = gate.steps
+    handle = engine.submit([5], params)
+    until(lambda: gate.steps > begun)
+    return handle
 
 
 def digest(path: Path) -> str:
@@ -178,10 +190,7 @@ def test_a_batch_that_came_before_runs_on_the_old_weights_to_its_last_text(
     a, b = artifacts
     with load(a) as engine:
         expected = [_answer(one) for one in engine.generate([LONG[:9]] * 6, PARAMS)]
-        gate.open.clear()
-        begun = gate.steps
-        held = engine.submit([5], PARAMS)
-        until(lambda: gate.steps > begun)
+        held = held_up(gate, engine, PARAMS)
         found: list[Any] = []
         texts = [LONG[:9]] * 6
         many = threading.Thread(target=lambda: found.extend(engine.generate(texts, PARAMS)))
@@ -202,8 +211,7 @@ def test_ends_are_not_held_up_by_a_swap_that_waits(
 ) -> None:
     a, b = artifacts
     with load(a) as engine:
-        gate.open.clear()
-        running = engine.submit(LONG, PARAMS.changed(max_tokens=60))
+        running = held_up(gate, engine, PARAMS.changed(max_tokens=60))
         errors: list[BaseException] = []
 
         def swap() -> None:
@@ -225,10 +233,7 @@ def test_ends_are_not_held_up_by_a_swap_that_waits(
         assert _answer(last.result()) == alone(b)[1]
         assert not errors
 
-        gate.open.clear()
-        running = engine.submit(LONG, PARAMS)
-        begun = gate.steps
-        until(lambda: gate.steps > begun)
+        running = held_up(gate, engine, PARAMS)
         swapping = threading.Thread(target=swap)
         swapping.start()
         until(lambda: engine._worker._inbox.qsize() > 0)
@@ -264,10 +269,7 @@ def test_an_answer_is_kept_for_the_weights_that_gave_it(
     a, b = artifacts
     expected = {path: alone(path) for path in artifacts}
     with load(a, answer_cache="1MiB") as engine:
-        gate.open.clear()
-        begun = gate.steps
-        held = engine.submit([5], PARAMS)
-        until(lambda: gate.steps > begun)
+        held = held_up(gate, engine, PARAMS)
         swapping = threading.Thread(target=lambda: engine.swap(b))
         swapping.start()
         until(lambda: engine._worker._inbox.qsize() > 0)
@@ -363,7 +365,7 @@ def test_an_engine_that_cannot_go_on_ends(
     artifacts: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = artifacts
-    with load(a) as engine:
+    with load(a, prefix_spill="1MiB", speculate="ngram", num_speculative_tokens=1) as engine:
 
         def fail(*arguments: object) -> None:
             raise InputError("no room", where="pools")

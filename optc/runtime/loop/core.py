@@ -228,13 +228,15 @@ class Core:
         self.executable.close()
 
     def leave(self) -> None:
-        """Release all but the engine, which another core will run."""
-        if self._speculator:
-            self._speculator.close()
-        if self._spill:
-            self._spill.close()
-        if self._log is not None:
-            self._log.close()
+        """Release all but the engine, which another core will run; again has no effect."""
+        speculator, spill, log = self._speculator, self._spill, self._log
+        self._speculator = self._spill = self._log = None
+        if speculator is not None:
+            speculator.close()
+        if spill is not None:
+            spill.close()
+        if log is not None:
+            log.close()
 
     def _fork(
         self, draws: list[LogitRows], started: float
