@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,23 @@ def test_a_chat_template_is_utf8(artifact: Artifact) -> None:
         with pytest.raises(ArtifactError, match="is not UTF-8: invalid start byte") as caught:
             opened.chat_template()
         assert caught.value.where == str(path)
+
+
+def test_a_chat_template_that_cannot_be_read_any_more(
+    artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = artifact.path / "tokenizer/chat_template.jinja"
+    forge(artifact.path, lambda m: m["tokenizer"].update(chat_template=f"tokenizer/{path.name}"))
+    path.write_text("{{ 1 }}")
+    list_files(artifact.path)
+    opened = Artifact.open(artifact.path)
+
+    def broken(path: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("optc.artifact.artifact.read_file", broken)
+    with pytest.raises(ArtifactError, match=r"jinja: cannot be read: Input/output error"):
+        opened.chat_template()
 
 
 def test_without_a_tokenizer_there_is_no_template(artifact: Artifact) -> None:

@@ -86,9 +86,9 @@ def test_old_opsets_are_converted() -> None:
 
 def test_every_changed_byte_is_read_or_told(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    for opset, byte in ((18, 0), (18, 255), (9, 7)):
+    for opset, byte, every in ((18, 255, 1), (9, 7, 8)):
         whole = proto(["batch", 4], opset).SerializeToString()
-        for at in range(len(whole)):
+        for at in range(0, len(whole), every):
             path.write_bytes(whole[:at] + bytes([byte]) + whole[at + 1 :])
             with suppress(OptcError):
                 import_onnx(path, "m")
