@@ -161,7 +161,8 @@ def test_what_contradicts_itself_is_refused(change: dict[str, Any], message: str
 
 def test_an_engine_of_tensors_has_no_step() -> None:
     engine = toy_engine()
-    assert engine.spec is engine.interface
+    assert engine.spec is engine.step is engine.interface
+    assert replace(engine, interface=TENSORS).step is None
     with pytest.raises(UnsupportedError, match="has the interface 'tensors', where steps are"):
         _ = replace(toy_engine(), interface=TENSORS).spec
 
