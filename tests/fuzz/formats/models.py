@@ -86,7 +86,12 @@ class Pickled(FileFormat):
 
         made = torch.ones(4, 3)
         values = (
-            {"a": made, "b": made[:2].half(), "c": made.T, "d": torch.zeros(2, dtype=torch.int64)},
+            {
+                "a": made,
+                "b": made[:2].half(),
+                "c": made[1:],
+                "d": torch.zeros(2, dtype=torch.int64),
+            },
             {"a": made, "same": made},
         )
         with TemporaryDirectory() as name:
