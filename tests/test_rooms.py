@@ -81,7 +81,7 @@ BUDGET = {
     "optc/proof/conversations": 1_350,
     "optc/proof/gates": 3_850,
     "optc/proof/lm_eval": 600,
-    "optc/proof/reference": 5_150,
+    "optc/proof/reference": 5_250,
     "optc/proof/roofline": 850,
     "optc/proof/simulate": 1_200,
     "optc/runtime": 2_050,

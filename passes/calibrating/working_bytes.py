@@ -21,7 +21,7 @@ from optc.proof.reference.streams.gram import TOKENS
 
 #: ONNX Runtime once it has run, and what Python's allocator keeps of earlier work (measured).
 _RUNTIME = 60 << 20
-#: A stage's float32 weights, and ONNX Runtime's packed copy of them while it runs.
+#: A stage's float32 weights, and a packed copy of them while it runs.
 _WEIGHT_COPIES = 2
 #: Tiles that GPTQ rounds at once, and arrays of a tile's values that are alive then.
 _TILES, _TILE_COPIES = 2, 5

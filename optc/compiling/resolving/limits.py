@@ -34,7 +34,7 @@ IMPORTED_BYTES = 290 << 20
 RUNTIME_BYTES = 60 << 20
 #: Copies of a weight tile alive at once while it is read, quantized and packed.
 _TILE_COPIES = 4
-#: A layer's float32 weights and ONNX Runtime's packed copy of them.
+#: A layer's float32 weights, and a packed copy of them.
 _LAYER_COPIES = 2.5
 #: Tiles of the head alive at once: weights, their rows as read, logits of both models.
 _HEAD_COPIES = 4

@@ -20,7 +20,7 @@ from optc.proof.reference.partition import Partition, partition
 from optc.proof.reference.running.head import VOCAB_TILE
 
 _FLOAT32, _FLOAT64 = 4, 8
-#: A block's float32 weights, and ONNX Runtime's packed copy of one layer's while it runs.
+#: A block's float32 weights, and a packed copy of one layer's while it runs.
 _BLOCK_COPIES = 2
 #: Logits of a tile of the vocabulary: of the model, of a variant, and what their divergence takes.
 _LOGIT_COPIES = 4

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from optc.proof.reference.execution.device import CPU, device_now
 from optc.proof.reference.streams.int8_products import INT8, Int8Products
 from optc.proof.reference.streams.products import (
     BFLOAT16,
@@ -28,10 +29,11 @@ _DTYPES = {one.name: one.dtype for one in (Float32Products, BFloat16Products, In
 
 
 def products_of(name: str, threads: int) -> Products:
-    """The products called ``name``."""
+    """The products called ``name``, on the device that the reference runs on."""
     if name == INT8:
         return Int8Products(threads)
-    return BFloat16Products(threads) if name == BFLOAT16 else Float32Products()
+    device = device_now()
+    return BFloat16Products(threads, device) if name == BFLOAT16 else Float32Products(device)
 
 
 def run_products(names: tuple[str, str], threads: int) -> RunProducts:
@@ -46,12 +48,18 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 
 def products_here(features: frozenset[str] | None = None) -> str:
-    """Name of the fastest products of floats on a CPU with these features, or on this machine's."""
+    """Name of the fastest products of floats on a CPU with these features, or on the device that
+    the reference runs on."""
+    if features is None and device_now() != CPU:
+        return BFLOAT16
     return BFLOAT16 if _BFLOAT16_FEATURE in _known(features) else FLOAT32
 
 
 def has_int8(features: frozenset[str] | None = None) -> bool:
-    """True if a CPU with these features, or this machine's, has exact and fast products of int8."""
+    """True if a CPU with these features, or the device that the reference runs on, has exact and
+    fast products of int8: no GPU is taken to."""
+    if features is None and device_now() != CPU:
+        return False
     return _INT8_FEATURE in _known(features)
 
 

@@ -1,6 +1,7 @@
 """Sums of x xᵀ over tokens: half of them is computed, for they are symmetric.
 
-Products are float32, sums of them float64: products in bfloat16 summed, or a float32 sum over many
+They are multiplied on the device that the reference runs on. Products are float32, sums of them
+float64: products in bfloat16 summed, or a float32 sum over many
 tokens, need not be positive definite.
 """
 
@@ -11,7 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from optc.proof.reference.streams.floats import Float32, as_float32
+from optc.proof.reference.execution.device import CPU, device_now
+from optc.proof.reference.streams.floats import Float32, as_float32, float32_tensor
 from optc.proof.reference.submodel import Array
 
 Float64 = npt.NDArray[np.float64]
@@ -38,7 +40,12 @@ def hessian_of(x: Array) -> Float64:
 
 def sum_of(left: Float32, right: Array) -> Float32:
     """leftᵀ right, [N, K], of values of some tokens [T, N] and [T, K] in float32 or bfloat16."""
-    result: Float32 = left.T @ as_float32(right)
+    rows = as_float32(right)
+    if device_now() != CPU:
+        a, b = (float32_tensor(one).to(device_now()) for one in (left, rows))
+        found: Float32 = (a.T @ b).cpu().numpy()
+        return found
+    result: Float32 = left.T @ rows
     return result
 
 
@@ -55,10 +62,14 @@ def token_chunks(flat: Array) -> Iterator[slice]:
 
 def add_gram(total: Float64, x: Float32) -> None:
     """Add xᵀ x of values [T, K] to ``total`` [K, K]: the blocks on its diagonal and above."""
-    size = len(total)
+    size, device = len(total), device_now()
+    moved = None if device == CPU else float32_tensor(x).to(device)
     for at in range(0, size, BLOCK):
         here = slice(at, min(at + BLOCK, size))
-        total[here, at:] += x[:, here].T @ x[:, at:]
+        if moved is None:
+            total[here, at:] += x[:, here].T @ x[:, at:]
+        else:
+            total[here, at:] += (moved[:, here].T @ moved[:, at:]).cpu().numpy()
 
 
 def mirror(total: Float64) -> None:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import ml_dtypes
 import numpy as np
 
-from optc.proof.reference.streams.floats import Float32, bfloat16_tensor
+from optc.proof.reference.execution.device import CPU
+from optc.proof.reference.streams.floats import (
+    Float32,
+    as_float32,
+    bfloat16_tensor,
+    float32_tensor,
+)
 from optc.proof.reference.streams.gram import Float64, hessian_of, sum_of
 from optc.proof.reference.submodel import Array
 
@@ -68,14 +74,22 @@ class RunProducts:
 
 
 class Float32Products:
-    """Products in float32 by NumPy's BLAS."""
+    """Products in float32, by NumPy's BLAS or on a GPU.
+
+    Args:
+        device: As `optc.proof.reference.execution.device` names it.
+    """
 
     name = FLOAT32
     dtype: np.dtype[Any] = np.dtype(np.float32)
 
-    def weight(self, rows: Array) -> Float32:
+    def __init__(self, device: str = CPU) -> None:
+        self._device = device
+
+    def weight(self, rows: Array) -> Any:
         """Rows [N, K] in float32."""
-        return np.ascontiguousarray(rows, np.float32)
+        fixed = np.ascontiguousarray(rows, np.float32)
+        return fixed if self._device == CPU else float32_tensor(fixed).to(self._device)
 
     def hessian(self, x: Array) -> Float64:
         """E[x xᵀ] of products in float32."""
@@ -85,8 +99,10 @@ class Float32Products:
         """leftᵀ right in float32."""
         return sum_of(left, right)
 
-    def __call__(self, x: Array, weights: Sequence[Float32]) -> list[Float32]:
+    def __call__(self, x: Array, weights: Sequence[Any]) -> list[Float32]:
         """x Wᵀ for each weight."""
+        if self._device != CPU:
+            return _on_device(float32_tensor(as_float32(x)).to(self._device), weights)
         flat = x.reshape(-1, x.shape[-1]).astype(np.float32, copy=False)
         return [(flat @ w.T).reshape(*x.shape[:-1], len(w)) for w in weights]
 
@@ -105,14 +121,23 @@ class OneDnnProducts:
 
 
 class BFloat16Products(OneDnnProducts):
-    """Products of bfloat16, added in float32."""
+    """Products of bfloat16, added in float32, by oneDNN or on a GPU.
+
+    Args:
+        threads: Threads of PyTorch, for the process from now on.
+        device: As `optc.proof.reference.execution.device` names it.
+    """
 
     name = BFLOAT16
     dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
+    def __init__(self, threads: int, device: str = CPU) -> None:
+        super().__init__(threads)
+        self._device = device
+
     def weight(self, rows: Array) -> torch.Tensor:
         """Rows [N, K] in bfloat16."""
-        return bfloat16_tensor(rows)
+        return bfloat16_tensor(rows).to(self._device)
 
     def hessian(self, x: Array) -> Float64:
         """E[x xᵀ] of products in float32."""
@@ -124,9 +149,13 @@ class BFloat16Products(OneDnnProducts):
 
     def __call__(self, x: Array, weights: Sequence[torch.Tensor]) -> list[Float32]:
         """x Wᵀ for each weight."""
-        import torch
+        return _on_device(bfloat16_tensor(x).to(self._device), weights)
 
-        given = bfloat16_tensor(x)
-        with torch.inference_mode():
-            results = [torch.nn.functional.linear(given, w).float() for w in weights]
-        return [result.numpy() for result in results]
+
+def _on_device(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[Float32]:
+    """x Wᵀ in float32 for each weight, on their device."""
+    import torch
+
+    with torch.inference_mode():
+        results = [torch.nn.functional.linear(x, w).float() for w in weights]
+    return [result.cpu().numpy() for result in results]
