@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from optc.runtime.tensors.embedder import Embedder as Embedder
     from optc.runtime.tensors.engine import TensorEngine as TensorEngine
     from optc.runtime.tensors.load import load_tensors as load_tensors
+    from optc.runtime.tensors.text_classifiers import Reranker as Reranker
+    from optc.runtime.tensors.text_classifiers import TextClassifier as TextClassifier
+    from optc.runtime.tensors.text_classifiers import TokenClassifier as TokenClassifier
     from optc.system.options import CompileOptions as CompileOptions
     from optc.system.sources.dim import Dim as Dim
 
@@ -85,7 +88,10 @@ _HOMES = {
     "ServeSettings": "optc.runtime.settings",
     "Classifier": "optc.runtime.tensors.classifier",
     "Embedder": "optc.runtime.tensors.embedder",
+    "Reranker": "optc.runtime.tensors.text_classifiers",
     "TensorEngine": "optc.runtime.tensors.engine",
+    "TextClassifier": "optc.runtime.tensors.text_classifiers",
+    "TokenClassifier": "optc.runtime.tensors.text_classifiers",
     "load_tensors": "optc.runtime.tensors.load",
     "Transcriber": "optc.runtime.speech.transcriber",
     "load_transcriber": "optc.runtime.speech.load",
@@ -97,8 +103,8 @@ _HOMES = {
 _COMPILING = frozenset({"compile", "plan", "plan_ladder"})
 #: What the modules of these import and do is there on Linux alone.
 _ON_LINUX = _COMPILING | {"load", "load_tensors", "Engine", "TensorEngine", "Embedder"}
-_ON_LINUX |= {"load_transcriber", "Transcriber", "Classifier"}
-_ON_LINUX |= {"load_image_generator", "ImageGenerator"}
+_ON_LINUX |= {"load_transcriber", "Transcriber", "Classifier", "Reranker", "TextClassifier"}
+_ON_LINUX |= {"load_image_generator", "ImageGenerator", "TokenClassifier"}
 
 
 def __getattr__(name: str) -> object:

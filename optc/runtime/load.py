@@ -9,13 +9,18 @@ from optc.artifact.artifact import read_manifest
 from optc.artifact.tasks.classification import CLASSIFICATION_NAME
 from optc.artifact.tasks.embedding import EMBEDDING_NAME
 from optc.artifact.tasks.image_generation import IMAGE_GENERATION_NAME
+from optc.artifact.tasks.reranking import RERANKING_NAME
 from optc.artifact.tasks.tensors import TENSORS_NAME
+from optc.artifact.tasks.token_classification import TOKEN_CLASSIFICATION_NAME
 from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.runtime import loader
 from optc.runtime.settings import ServeSettings
 
 #: Faces of `optc.TensorEngine` and its kinds.
-_OF_TENSORS = (TENSORS_NAME, EMBEDDING_NAME, CLASSIFICATION_NAME)
+_OF_TENSORS = (
+    *(TENSORS_NAME, EMBEDDING_NAME, CLASSIFICATION_NAME),
+    *(TOKEN_CLASSIFICATION_NAME, RERANKING_NAME),
+)
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -30,10 +35,11 @@ def load(
     """Load an artifact.
 
     A decoder becomes an `optc.Engine`, which generates text. A model of named tensors becomes an
-    `optc.TensorEngine`, one of sentence-transformers an `optc.Embedder`, and a classifier of images
-    an `optc.Classifier`: for type checkers, `optc.load_tensors` gives the same. A model of speech
-    becomes an `optc.Transcriber`, as `optc.load_transcriber` gives it, and one that makes images an
-    `optc.ImageGenerator`, as `optc.load_image_generator` gives it.
+    `optc.TensorEngine`, one of sentence-transformers an `optc.Embedder`, a classifier of images an
+    `optc.Classifier`, of texts an `optc.TextClassifier`, of tokens an `optc.TokenClassifier`, and a
+    cross-encoder an `optc.Reranker`: for type checkers, `optc.load_tensors` gives the same. A model
+    of speech becomes an `optc.Transcriber`, as `optc.load_transcriber` gives it, and one that makes
+    images an `optc.ImageGenerator`, as `optc.load_image_generator` gives it.
 
     Args:
         path: The artifact's folder.

@@ -25,7 +25,7 @@ from optc.importer.tensors.speech import import_conventions
 from optc.proof.gates.speech.words import error_rate
 from optc.runtime.audio.resample import resample
 from optc.runtime.audio.wav import Sound
-from optc.runtime.tensors.embedder import read_tokenizer
+from optc.runtime.tensors.texts import read_tokenizer
 
 _RECIPES = ("speech-fp32", "speech-int8")
 

@@ -1,4 +1,4 @@
-"""Classification: images get classes, judged by the first ones and by the scores' error."""
+"""Classification: images or texts get classes, judged by the first ones and the scores' error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from optc.artifact.tasks.tensors import TENSORS
 
 #: Name of the task, and of its face.
 CLASSIFICATION_NAME = "classification"
-#: Source of its own measures: classes of images.
+#: Source of its own measures: classes of images or texts.
 CLASSES = "classes"
 
 CLASSIFICATION = Task(
@@ -18,14 +18,14 @@ CLASSIFICATION = Task(
     measures=(
         Measure(
             "class_agreement",
-            "images whose first class is that of the reference",
+            "images or texts whose first class is that of the reference",
             CLASSES,
             upper=False,
             ideal=1,
         ),
         Measure(
             "class_top5_agreement",
-            "images whose first class of the reference is among the engine's first five",
+            "images or texts whose first class of the reference is among the engine's first five",
             CLASSES,
             upper=False,
             ideal=1,

@@ -13,6 +13,8 @@ FACES = (
     "transcription",
     "classification",
     "image-generation",
+    "reranking",
+    "token-classification",
 )
 
 

@@ -34,6 +34,7 @@ from optc.ir.pipeline.instruments import dump_to
 from optc.ir.pipeline.phase import Effect
 from optc.proof.reference.tensor_samples import give_samples
 from optc.runtime.tensors.classifier import IMAGES_FILE
+from optc.runtime.tensors.texts import TEXTS_FILE
 from optc.system.options import CompileOptions
 from optc.system.progress import Progress, no_progress, telling
 from optc.system.sources.tensor_source import TensorSource
@@ -143,7 +144,7 @@ class _Compile:
         warnings = list(imported.warnings)
         samples = read_samples(given, imported.interface, imported.images) or imported.samples
         if not samples and imported.tokenizer:
-            samples = sentence_samples(imported.tokenizer, imported.interface)
+            samples = sentence_samples(imported.tokenizer, imported.interface, imported.task)
         if not samples:
             samples = random_samples(imported.interface)
             warnings.append(
@@ -233,6 +234,9 @@ class _Compile:
         if imported.images is not None:
             path = self.writer.subfolder("images").parent / IMAGES_FILE
             path.write_bytes(msgspec.json.encode(imported.images))
+        if imported.scores is not None:
+            path = self.writer.subfolder("texts").parent / TEXTS_FILE
+            path.write_bytes(msgspec.json.encode(imported.scores))
         files = self.writer.hashed_files()
         copied = self.writer.store_once(files)
         entries = (files, tokenizer)
@@ -249,7 +253,7 @@ class _Compile:
         return self.writer.commit(manifest, report)
 
     def _tokenizer(self, content: str) -> TokenizerEntry | None:
-        """Write the tokenizer of a model that embeds texts."""
+        """Write the tokenizer of a model of texts."""
         if not content:
             return None
         (self.writer.subfolder("tokenizer") / "tokenizer.json").write_text(content, "utf-8")

@@ -1,4 +1,4 @@
-"""Sentences of the shipped text, as inputs of models that embed texts."""
+"""Sentences of the shipped text, as inputs of models of texts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 import numpy.typing as npt
 import tokenizers
 
+from optc.artifact.tasks.reranking import RERANKING
+from optc.artifact.tasks.task import Task
+from optc.artifact.tasks.tensors import TENSORS
 from optc.proof.reference.text import default_documents
 from optc.runtime.executable.tensors_interface import TensorsInterface
-from optc.runtime.tensors.embedder import text_inputs
+from optc.runtime.tensors.texts import Text, text_inputs
 
 Array = npt.NDArray[Any]
 #: Sentences in all, and of a call.
@@ -30,12 +33,20 @@ def sentences(count: int = _COUNT) -> list[str]:
 
 
 def sentence_samples(
-    tokenizer: str, interface: TensorsInterface
+    tokenizer: str, interface: TensorsInterface, task: Task = TENSORS
 ) -> tuple[Mapping[str, Array], ...]:
-    """Batches of sentences; ``tokenizer`` is the JSON of one that truncates and pads."""
+    """Batches of sentences; to rerank each is behind the first of its batch, which asks.
+
+    Args:
+        tokenizer: JSON of one that truncates and pads.
+        interface: Of the model.
+        task: What it is for.
+    """
     reader = tokenizers.Tokenizer.from_str(tokenizer)
     texts = sentences()
-    return tuple(
-        text_inputs(reader, texts[start : start + _BATCH], interface)
-        for start in range(0, len(texts), _BATCH)
-    )
+    batches: list[list[Text]] = []
+    for start in range(0, len(texts), _BATCH):
+        query, *others = texts[start : start + _BATCH]
+        paired = task is RERANKING
+        batches.append([(query, one) for one in others] if paired else [query, *others])
+    return tuple(text_inputs(reader, batch, interface) for batch in batches if batch)

@@ -21,6 +21,7 @@ from optc.importer.tensors.images import as_classifier, images_of_folder
 from optc.importer.tensors.imported import ImportedTensors
 from optc.importer.tensors.pooling import Pooled
 from optc.importer.tensors.program import Dynamic, import_module
+from optc.importer.tensors.text_heads import head_of_folder
 from optc.importer.text_model.part import text_config
 from optc.runtime.tensors.images import ImageInput
 from optc.system.sources.dim import Dim
@@ -101,7 +102,8 @@ def import_encoder(folder: Path) -> ImportedTensors:
     """The model in a folder: texts (ids, mask, and types of tokens where it has some) or images.
 
     A folder of sentence-transformers gives ``embeddings``, pooled as its modules say, and the
-    tokenizer goes with it: its artifact embeds texts.
+    tokenizer goes with it: its artifact embeds texts. So does that of a class with a head whose
+    artifact gives classes of texts or tokens, or ranks texts.
 
     Raises:
         InputError: transformers does not read the folder.
@@ -112,7 +114,7 @@ def import_encoder(folder: Path) -> ImportedTensors:
     model = load_model(folder, config)
     main = str(getattr(model, "main_input_name", ""))
     if main == "input_ids":
-        return _texts(folder, model)
+        return _texts(folder, model, config)
     if main == "pixel_values":
         images, why_not = images_of_folder(folder, config)
         found = _images(folder, model, images)
@@ -144,7 +146,7 @@ def load_model(folder: Path, config: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _texts(folder: Path, model: Any) -> ImportedTensors:
+def _texts(folder: Path, model: Any, config: Mapping[str, Any]) -> ImportedTensors:
     tokens = Dim("tokens", 1, _most_tokens(folder, model))
     typed = _is_typed(model)
     ids = torch.randint(0, model.config.vocab_size, _EXAMPLE, generator=_seeded())
@@ -157,10 +159,14 @@ def _texts(folder: Path, model: Any) -> ImportedTensors:
     dynamic: Dynamic = {name: {0: _BATCH, 1: tokens} for name in names}
     found = import_module(pooled or module, folder.resolve().name, args, {}, dynamic)
     found = replace(found, padding=names[1])
-    if pooled is None or not (folder / _TOKENIZER).is_file():
+    head = head_of_folder(config)
+    if (pooled is None and head is None) or not (folder / _TOKENIZER).is_file():
         return found
     reader = _tokenizer(folder, model.config, tokens.most)
-    return found.with_texts(EMBEDDING, reader)
+    if pooled is not None or head is None:
+        return found.with_texts(EMBEDDING, reader)
+    task, scores = head
+    return found.with_texts(task, reader, scores)
 
 
 def text_module(folder: Path) -> tuple[torch.nn.Module, int]:

@@ -93,7 +93,7 @@ def images_of_folder(folder: Path, config: Mapping[str, Any]) -> tuple[ImageInpu
         text = " ".join(str(error).split())[:300]
         raise InputError(f"transformers does not read it: {text}", where=where) from error
     values = {key: value for key, value in made.to_dict().items() if value is not None}
-    values["labels"] = _labels(config)
+    values["labels"] = labels_of(config)
     try:
         images = parse_images(values, "pixel_values", where)
     except (InputError, UnsupportedError) as error:
@@ -110,7 +110,8 @@ def _does_the_same(made: Any, images: ImageInput) -> bool:
     return found.shape == wanted.shape and bool(np.abs(found - wanted).max() < _NEAR)
 
 
-def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of a folder's classes, in order; empty where config.json does not number them all."""
     named = config.get("id2label")
     if not isinstance(named, Mapping):
         return ()

@@ -15,6 +15,7 @@ from optc.artifact.tasks.tensors import TENSORS
 from optc.errors import UnsupportedError
 from optc.runtime.executable.tensors_interface import DType, TensorsInterface
 from optc.runtime.tensors.images import ImageInput
+from optc.runtime.tensors.texts import TextScores
 
 Array = npt.NDArray[Any]
 #: Tensors by name.
@@ -52,6 +53,7 @@ class ImportedTensors:
         tokenizer: JSON of the tokenizer that makes its inputs of texts, truncated and padded; empty
             where there is none.
         images: How images become its input; None where it takes none.
+        scores: What its scores of texts are; None where it gives none.
     """
 
     model: ir.Model
@@ -65,10 +67,13 @@ class ImportedTensors:
     tokenizer: str = ""
     padding: str = ""
     images: ImageInput | None = None
+    scores: TextScores | None = None
 
-    def with_texts(self, task: Task, tokenizer: str) -> ImportedTensors:
+    def with_texts(
+        self, task: Task, tokenizer: str, scores: TextScores | None = None
+    ) -> ImportedTensors:
         """The model with a tokenizer of its inputs, for a task over texts."""
-        return replace(self, task=task, tokenizer=tokenizer, samples=())
+        return replace(self, task=task, tokenizer=tokenizer, scores=scores, samples=())
 
     def with_images(self, task: Task, images: ImageInput) -> ImportedTensors:
         """The model with its images, for a task over them."""

@@ -53,10 +53,8 @@ def import_module(
         raise InputError(
             "there is no example of the module's inputs", where=name, hint=signature_hint(module)
         )
-    training = module.training
-    module.eval()
     try:
-        with _quiet(), torch.no_grad():
+        with _quiet(), torch.no_grad(), _evaluated(module):
             shapes = _dynamic_shapes(module, args, kwargs, dynamic)
             program = torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False
@@ -67,8 +65,6 @@ def import_module(
             where=name,
             hint=signature_hint(module),
         ) from error
-    finally:
-        module.train(training)
     return import_program(program, name, dynamic, (args, kwargs))
 
 
@@ -184,9 +180,11 @@ def _dynamic_shapes(
         name: {axis: made[d.name] for axis, d in dynamic[name].items()} if name in dynamic else None
         for name in bound
     }
-    # tensors of a list have the dimensions of their argument
+    # tensors of a list, and of ``*args``, have the dimensions of their argument
     return {
-        name: [axes] * len(bound[name]) if isinstance(bound[name], list) else axes
+        name: type(bound[name])([axes] * len(bound[name]))
+        if isinstance(bound[name], list | tuple)
+        else axes
         for name, axes in stated.items()
     }
 
@@ -247,6 +245,19 @@ def _refuse_pickles(path: Path) -> None:
 def _first_line(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
+
+
+@contextmanager
+def _evaluated(module: torch.nn.Module) -> Iterator[None]:
+    """Evaluate a module, and leave each of its modules in the mode that it had: a wrapper that was
+    just made trains, and what it wraps may not."""
+    modes = [(one, one.training) for one in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for one, mode in modes:
+            one.training = mode
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from optc.errors import ArtifactError, UnsupportedError
 from optc.runtime.audio.conventions import CONVENTIONS_FILE, Conventions
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speech.transcriber import Transcriber
-from optc.runtime.tensors.embedder import read_tokenizer
 from optc.runtime.tensors.engine import open_folder
+from optc.runtime.tensors.texts import read_tokenizer
 from optc.system.foreign.file import read_file
 from optc.system.foreign.typed_json import typed
 from optc.system.hardware.target import usable_threads

@@ -25,7 +25,7 @@ IMAGES_FILE = "images/input.json"
 
 @dataclass(frozen=True)
 class Scored:
-    """A class of an image.
+    """A class of an image or a text.
 
     Attributes:
         label: Its name, or its number as text.

@@ -8,14 +8,29 @@ from typing import Any
 from optc.artifact.artifact import Artifact
 from optc.artifact.tasks.classification import CLASSIFICATION_NAME
 from optc.artifact.tasks.embedding import EMBEDDING_NAME
+from optc.artifact.tasks.reranking import RERANKING_NAME
+from optc.artifact.tasks.token_classification import TOKEN_CLASSIFICATION_NAME
 from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.errors import UnsupportedError
 from optc.runtime.settings import ServeSettings
 from optc.runtime.tensors.classifier import IMAGES_FILE, Classifier, read_images
-from optc.runtime.tensors.embedder import Embedder, read_tokenizer
+from optc.runtime.tensors.embedder import Embedder
 from optc.runtime.tensors.engine import TensorEngine, interface_of, open_folder
+from optc.runtime.tensors.text_classifiers import (
+    Reranker,
+    ScoredTexts,
+    TextClassifier,
+    TokenClassifier,
+)
+from optc.runtime.tensors.texts import TEXTS_FILE, read_scores, read_tokenizer
 from optc.system.hardware.target import usable_threads
 from optc.system.options.option import with_changes
+
+_SCORED: dict[str, type[ScoredTexts]] = {
+    CLASSIFICATION_NAME: TextClassifier,
+    TOKEN_CLASSIFICATION_NAME: TokenClassifier,
+    RERANKING_NAME: Reranker,
+}
 
 
 def load_tensors(
@@ -52,11 +67,14 @@ def load_tensors(
         "rejected": {other.name: other.reason for other in choice.rejected},
     }
     interface = interface_of(choice.entry)
-    if artifact.manifest.task.face == CLASSIFICATION_NAME:
+    face, tokenizer = artifact.manifest.task.face, artifact.manifest.tokenizer
+    if tokenizer is None:
+        if face != CLASSIFICATION_NAME:
+            return TensorEngine(executable, interface, info)
         images = read_images(artifact.path / IMAGES_FILE)
         return Classifier(executable, interface, info, images)
-    tokenizer = artifact.manifest.tokenizer
-    if artifact.manifest.task.face != EMBEDDING_NAME or tokenizer is None:
-        return TensorEngine(executable, interface, info)
     reader = read_tokenizer(artifact.path / tokenizer.files[0])
-    return Embedder(executable, interface, info, reader)
+    if face == EMBEDDING_NAME:
+        return Embedder(executable, interface, info, reader)
+    scores = read_scores(artifact.path / TEXTS_FILE)
+    return _SCORED[face](executable, interface, info, reader, scores)

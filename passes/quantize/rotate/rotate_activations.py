@@ -9,7 +9,7 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from optc.ir.functions import is_op
-from optc.ir.linear import head_of
+from optc.ir.linear import Linear, head_of
 from optc.ir.pipeline.base import Pass, PassReport
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.quantize_weights import QuantizeWeights
@@ -75,7 +75,7 @@ class RotateActivations(InBlocks):
             _rotate(model, one)
             report.add(f"blocks of {one.block}")
             if head is not None and head.matmul in one.readers:
-                _rotate_embedding(model, head.weight, one, report)
+                _rotate_embedding(model, head, one, report)
 
 
 def _rotate(model: ir.Model, one: Input) -> None:
@@ -88,14 +88,13 @@ def _rotate(model: ir.Model, one: Input) -> None:
         initializer.const_value = rotated_rows(weight, one.block)
 
 
-def _rotate_embedding(model: ir.Model, head: LazyWeight, one: Input, report: PassReport) -> None:
+def _rotate_embedding(model: ir.Model, head: Linear, one: Input, report: PassReport) -> None:
     """Let lookups in the head's table find rotated rows, which are rotated back behind them."""
-    turned = rotated_rows(head, one.block)
-    initializer = next(iter(v for v, w in one.weights.items() if w.read_rows == head.read_rows))
-    initializer.const_value = turned
+    turned = rotated_rows(head.weight, one.block)
+    head.initializer.const_value = turned
     for node in list(model.graph):
         table = node.inputs[0].const_value if is_op(node, "Gather") and node.inputs[0] else None
-        if not isinstance(table, LazyWeight) or table.read_rows != head.read_rows:
+        if not isinstance(table, LazyWeight) or table.read_rows != head.weight.read_rows:
             continue
         value, embedded = node.inputs[0], node.outputs[0]
         if value is None or table.transposed:

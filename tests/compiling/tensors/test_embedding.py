@@ -35,6 +35,22 @@ def test_texts_are_embedded_in_their_order_whatever_runs_together(artifact: Path
     assert np.abs(whole[0] - whole[3]).max() > 1e-3
 
 
+def test_texts_are_ranked_by_their_vectors(artifact: Path) -> None:
+    texts = ["xyz", "abc", "q" * 9]
+    with optc.load_tensors(artifact) as embedder:
+        assert isinstance(embedder, optc.Embedder)
+        vectors = embedder.embed([*texts, "abd"]).astype(np.float64)
+        found = embedder.rank("abd", texts)
+        assert embedder.rank("abd", texts, top=1) == found[:1]
+        assert embedder.rank("abd", []) == []
+        with pytest.raises(RequestError, match="top: is 0"):
+            embedder.rank("abd", texts, top=0)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = vectors[:3] @ vectors[3]
+    assert [one.index for one in found] == np.argsort(-cosines).tolist()
+    np.testing.assert_allclose([one.score for one in found], np.sort(cosines)[::-1], atol=1e-5)
+
+
 def test_what_is_no_list_of_texts(artifact: Path) -> None:
     with optc.load_tensors(artifact) as embedder:
         assert isinstance(embedder, optc.Embedder)

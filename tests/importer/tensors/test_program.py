@@ -70,6 +70,28 @@ def test_a_module_s_graph_reference_and_names() -> None:
             np.testing.assert_allclose(outputs[name], value.numpy(), rtol=1e-5, atol=1e-6)
 
 
+class Sum(torch.nn.Module):
+    """As many inputs as there are."""
+
+    def forward(self, x: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
+        return sum(more, x)
+
+
+def test_inputs_of_any_number_have_the_dimensions_of_their_argument() -> None:
+    rows = {0: Dim("rows", 1, 16)}
+    args = (torch.ones(2, 3), torch.ones(2, 3), torch.ones(2, 3))
+    found = import_module(Sum(), "s", args, {}, {"x": rows, "more": rows})
+    assert [one.dims for one in found.interface.inputs] == [("rows", 3)] * 3
+
+
+def test_each_module_keeps_its_mode() -> None:
+    module = torch.nn.Sequential(Small().eval(), torch.nn.ReLU())
+    wrapper = torch.nn.Sequential(module[0].drop, module[0].linear, module[1])
+    import_module(wrapper, "w", (torch.ones(2, 4),), {}, {})
+    modes = [wrapper.training, module[0].drop.training, module[1].training]
+    assert modes == [True, False, True]
+
+
 def test_a_program_and_its_file_are_one_model(
     program: torch.export.ExportedProgram, tmp_path: Path
 ) -> None:

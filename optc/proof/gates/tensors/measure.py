@@ -12,11 +12,13 @@ import numpy.typing as npt
 
 from optc.artifact.tasks.classification import CLASSIFICATION
 from optc.artifact.tasks.embedding import EMBEDDING
+from optc.artifact.tasks.reranking import RERANKING
 from optc.artifact.tasks.task import SPEED, Task
 from optc.artifact.tasks.tensors import TENSORS
 from optc.proof.gates.measure import GateResult, judge
 from optc.proof.gates.tensors.classes import Classes
 from optc.proof.gates.tensors.outputs import OutputFigures
+from optc.proof.gates.tensors.ranks import Ranks
 from optc.proof.gates.tensors.recall import Recall
 
 Array = npt.NDArray[Any]
@@ -45,7 +47,7 @@ def measure_tensors(
         name: Of the engine.
         task: Whose measures they are.
     """
-    figures, recall, classes = OutputFigures(), Recall(), Classes()
+    figures, recall, classes, ranks = OutputFigures(), Recall(), Classes(), Ranks()
     for sample in samples:
         found, wanted = engine(sample), reference(sample)
         figures.add(found, wanted)
@@ -53,11 +55,16 @@ def measure_tensors(
             recall.add(found, wanted)
         if task is CLASSIFICATION:
             classes.add(found, wanted)
+        if task is RERANKING:
+            ranks.add(found, wanted)
     values = figures.values()
+    values["label_agreement"] = values["top1_agreement"]
     if task is EMBEDDING:
         values["recall_at_10"] = recall.value()
     if task is CLASSIFICATION:
         values |= classes.values()
+    if task is RERANKING:
+        values["rank_agreement"] = ranks.value()
     if any(one in bounds for one in TENSORS.of(SPEED)):
         values["inference_speedup"] = speedup(engine, baseline, samples[0])
     return tuple(_judged(one, values.get(one), bounds, name) for one in task.gates)

@@ -1,0 +1,120 @@
+"""Folders of encoders with heads become artifacts that classify, label and rank texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import transformers
+
+import optc
+from optc.artifact.artifact import Artifact
+from optc.errors import RequestError
+from tests.importer.tensors.heads import with_head
+
+TEXTS = ["abc", "a" * 20, "xyz xyz", "b"]
+LABELS = ["O", "B-PER", "I-PER", "B-LOC"]
+
+
+def logits(folder: Path, kind: str, texts: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """What transformers gives for each text alone."""
+    model = getattr(transformers, kind).from_pretrained(folder).eval()
+    reader = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    found = []
+    for text in texts:
+        one = reader.encode(*text) if isinstance(text, tuple) else reader.encode(text)
+        given = [torch.tensor([row]) for row in (one.ids, one.attention_mask, one.type_ids)]
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        with torch.no_grad():
+            found.append(model(**dict(zip(names, given, strict=True))).logits[0].numpy())
+    return found
+
+
+def softmax(row: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    powers = np.exp(row.astype(np.float64))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+
+def gates(artifact: Path) -> dict[str, float]:
+    return {one["name"]: one["value"] for one in Artifact.open(artifact).report()["gates"]}
+
+
+def test_classes_of_texts_and_of_pairs(tmp_path: Path) -> None:
+    kind = "BertForSequenceClassification"
+    folder = with_head(tmp_path / "m", kind, ["no", "yes", "maybe"])
+    made = optc.compile(folder, output=tmp_path / "a").path
+    given = [*TEXTS, ("abc", "cba")]
+    with optc.load(made) as classifier:
+        assert isinstance(classifier, optc.TextClassifier)
+        found = classifier.classify(given, top=2)
+        with pytest.raises(RequestError, match="no list of texts"):
+            classifier.classify("abc")
+        with pytest.raises(RequestError, match="top: is 0"):
+            classifier.classify(TEXTS, top=0)
+        assert classifier.classify([]) == []
+    for ours, row in zip(found, logits(folder, kind, given), strict=True):
+        chances = softmax(row)
+        order = np.argsort(-chances)[:2]
+        assert [one.index for one in ours] == order.tolist()
+        assert ours[0].label == ["no", "yes", "maybe"][order[0]]
+        np.testing.assert_allclose([one.score for one in ours], chances[order], atol=1e-5)
+    assert gates(made)["class_agreement"] == 1
+
+
+def test_parts_of_texts_with_labels(tmp_path: Path) -> None:
+    kind = "BertForTokenClassification"
+    folder = with_head(tmp_path / "m", kind, LABELS)
+    made = optc.compile(folder, output=tmp_path / "a").path
+    with optc.load(made) as labels:
+        assert isinstance(labels, optc.TokenClassifier)
+        found = labels.classify(TEXTS)
+    for parts, row, text in zip(found, logits(folder, kind, TEXTS), TEXTS, strict=True):
+        inside = [LABELS[i] for i in row[1:-1].argmax(-1)]  # a letter is a token
+        shown = ["O"] * len(text)
+        for part in parts:
+            assert part.text == text[part.start : part.end]
+            shown[part.start : part.end] = [part.label] * (part.end - part.start)
+        assert shown == [label.rpartition("-")[2] for label in inside]
+        begins = sum(label[0] == "B" for label in inside)
+        assert len(parts) >= begins
+        chances = softmax(row).max(-1)
+        assert all(0 < part.score <= chances[1:-1].max() + 1e-6 for part in parts)
+    assert gates(made)["label_agreement"] == 1
+
+
+def test_one_label_ranks_texts(tmp_path: Path) -> None:
+    kind = "BertForSequenceClassification"
+    folder = with_head(tmp_path / "m", kind, ["LABEL_0"])
+    made = optc.compile(folder, output=tmp_path / "a").path
+    pairs = [("abc", text) for text in TEXTS]
+    wanted = np.array([row[0] for row in logits(folder, kind, pairs)])
+    with optc.load(made) as reranker:
+        assert isinstance(reranker, optc.Reranker)
+        found = reranker.rank("abc", TEXTS)
+        assert reranker.rank("abc", TEXTS, top=2) == found[:2]
+        with pytest.raises(RequestError, match="query: is no text"):
+            reranker.rank(["abc"], TEXTS)
+        assert reranker.rank("abc", []) == []
+    assert [one.index for one in found] == np.argsort(-wanted).tolist()
+    chances = 1 / (1 + np.exp(np.sort(-wanted)))
+    np.testing.assert_allclose([one.score for one in found], chances, atol=1e-5)
+    assert gates(made)["rank_agreement"] > 0.99  # letters alone: some scores are nearly equal
+    assert "cosine_mean" not in gates(made)
+
+
+@pytest.mark.parametrize("kind", ["BertForSequenceClassification", "BertForTokenClassification"])
+def test_heads_stand_on_packed_rows(kind: str, tmp_path: Path) -> None:
+    folder = with_head(tmp_path / "m", kind, LABELS)
+    made = optc.compile(folder, "encoder-int8", tmp_path / "a", gate=["none"])
+    assert made.manifest.engines[0].backend == "tvm"
+    with optc.load_tensors(made.path) as engine:
+        assert engine.batch_invariant
+    values = gates(made.path)
+    agreement = "class_agreement" if "Sequence" in kind else "label_agreement"
+    assert values[agreement] > 0.95
+    assert values["sqnr_db"] > 15
