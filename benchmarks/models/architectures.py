@@ -29,7 +29,7 @@ def kinds() -> list[Architecture]:
 
 
 def measured(one: Architecture, recipe: str, timeout_s: float) -> dict[str, Any]:
-    """What a row gets of a recipe, made by a child process that may take so long."""
+    """The part of a row that a recipe gives, made by a child process that may take so long."""
     with tempfile.TemporaryDirectory(prefix="optc-models-") as folder:
         kept = Path(folder) / "row.json"
         fork = multiprocessing.get_context("fork")

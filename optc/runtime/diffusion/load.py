@@ -17,8 +17,8 @@ from optc.runtime.diffusion.conventions import CONVENTIONS_FILE, DiffusionConven
 from optc.runtime.diffusion.generator import ImageGenerator
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.settings import ServeSettings
-from optc.runtime.tensors.embedder import read_tokenizer
 from optc.runtime.tensors.engine import open_folder
+from optc.runtime.tensors.texts import read_tokenizer
 from optc.system.foreign.file import read_file
 from optc.system.foreign.typed_json import typed
 from optc.system.hardware.target import usable_threads

@@ -44,7 +44,7 @@ class TextScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.labels[index] if index < len(self.labels) else str(index)
 
     def probabilities(self, rows: Array) -> npt.NDArray[np.float64]:
-        """What to show of logits [..., classes]."""
+        """Logits [..., classes] as they are shown."""
         rows = rows.astype(np.float64)
         if self.scores == "plain":
             return rows

@@ -22,7 +22,7 @@ LABELS = ["O", "B-PER", "I-PER", "B-LOC"]
 
 
 def logits(folder: Path, kind: str, texts: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-    """What transformers gives for each text alone."""
+    """Logits of transformers for each text alone."""
     model = getattr(transformers, kind).from_pretrained(folder).eval()
     reader = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     found = []
