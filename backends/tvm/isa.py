@@ -15,6 +15,8 @@ _AVX2 = ("avx2", "f16c", "fma")
 _AVX512_VNNI = (*_AVX2, "avx512bw", "avx512dq", "avx512f", "avx512vl", "avx512_vnni")
 #: Used where there are.
 _AVX512_EXTRA = ("avx512_bf16", "avx512_vbmi2")
+#: Tiles and their products of bytes and of bfloat16; all processors that have them have these.
+_AMX = ("amx_bf16", "amx_int8", "amx_tile", "avx512_bf16")
 _NEON = ("asimd", "asimddp", "atomics")
 _I8MM = "i8mm"
 #: LLVM's spelling where it differs from Linux's.
@@ -22,6 +24,9 @@ _LLVM_NAMES = {
     "avx512_vnni": "avx512vnni",
     "avx512_bf16": "avx512bf16",
     "avx512_vbmi2": "avx512vbmi2",
+    "amx_bf16": "amx-bf16",
+    "amx_int8": "amx-int8",
+    "amx_tile": "amx-tile",
     "asimd": "neon",
     "asimddp": "dotprod",
     "atomics": "lse",
@@ -33,7 +38,7 @@ class Isa:
     """The instruction set that kernels are written for.
 
     Attributes:
-        name: ``avx512_vnni``, ``avx2``, ``neon_dotprod`` or ``neon_i8mm``.
+        name: ``amx``, ``avx512_vnni``, ``avx2``, ``neon_dotprod`` or ``neon_i8mm``.
         features: CPU features (Linux names, sorted) that generated code may use, no others.
         lanes: float32 (and int32) values of one vector register.
         max_rows: Rows of the largest register tile of a matmul.
@@ -58,6 +63,12 @@ class Isa:
     def i8mm(self) -> bool:
         """True if usdot and usmmla exist: products of u8 and s8, added to int32."""
         return _I8MM in self.features
+
+    @property
+    def amx(self) -> bool:
+        """True if tiles of 16 rows are multiplied at once: u8 x s8 added to int32, bf16 to
+        float32."""
+        return "amx_tile" in self.features
 
     @property
     def dots(self) -> bool:
@@ -118,6 +129,9 @@ def isa_of(target: Target) -> Isa:
         return _neon(target, available)
     if target.kind == "cpu" and available.issuperset(_AVX512_VNNI):
         extra = [name for name in _AVX512_EXTRA if name in available]
+        if available.issuperset(_AMX):
+            features = {*_AVX512_VNNI, *_AMX, *extra}
+            return Isa("amx", tuple(sorted(features)), lanes=16, max_rows=6)
         return Isa("avx512_vnni", tuple(sorted((*_AVX512_VNNI, *extra))), lanes=16, max_rows=6)
     missing = sorted(set(_AVX2) - available)
     if target.kind != "cpu" or missing:

@@ -20,7 +20,7 @@ from optc.backends.tvm.streamed.streamed_files import StreamedFiles
 from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import ArtifactError, UnavailableError
 from optc.runtime.executable.executable import StepInterface
-from optc.system.hardware.target import Target, host_features
+from optc.system.hardware.target import Target, host_features, lacking, tiles_withheld
 
 #: Device type CPU, device 0 and an allocator: TVM's pool, and for results the C library's
 #: (`optc.backends.tvm.compiling.result_memory`).
@@ -122,7 +122,8 @@ def _check_cpu(features: tuple[str, ...]) -> None:
     missing = Target("", "cpu", features).missing_on(host_features())
     if missing:
         raise UnavailableError(
-            f"this CPU lacks {', '.join(missing)}, which the engine was compiled for",
+            f"the engine was compiled for {', '.join(missing)}, "
+            f"{lacking(missing, tiles_withheld())}",
             where="tvm engine",
             hint="compile the artifact for this machine: --target native",
         )

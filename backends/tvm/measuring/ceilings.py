@@ -40,6 +40,8 @@ READERS = ((1, 4, 0), (1, 8, 0), (2, 4, 0), (4, 2, 0), (4, 2, 16))
 NOTHING, NOTHING_OPERANDS = "ceiling_nothing", 6
 #: Products that one lane of a multiply-add takes.
 _PRODUCTS = {"int8": 4, "int4": 4, "bf16": 2, "fp32": 1}
+#: Multiply-adds of a product of tiles of AMX, of which a task takes `ITERATIONS`.
+_TILE_PRODUCTS = 16 * 16 * 64
 
 
 def reader_name(streams: int, vectors: int, ahead: int) -> str:
@@ -91,7 +93,10 @@ class Meter:
             dtype = np.int32 if kind.startswith("int") else np.float32
             out = np.zeros((threads, SUMS * isa.lanes), dtype)
             self._peaks[kind] = (library.get_function(peak_name(kind)), wrap(out))
-            self._operations[kind] = 2 * _PRODUCTS[kind] * out.size * ITERATIONS
+            products = _PRODUCTS[kind] * out.size
+            if kind == "int8" and isa.amx:
+                products = _TILE_PRODUCTS * threads
+            self._operations[kind] = 2 * products * ITERATIONS
         self._samples: dict[str, list[float]] = defaultdict(list)
 
     def measure(self) -> dict[str, float]:

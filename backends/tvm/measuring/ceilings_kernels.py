@@ -13,6 +13,7 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.dsl.script import prefetch
+from optc.backends.tvm.kernels.matmul.amx import instructions as amx
 from optc.backends.tvm.kernels.matmul.dot import add_pairs, dot_ops, multiply_bytes
 from optc.backends.tvm.kernels.matmul.matmul_float import DOT_IR, DOT_NAME
 from optc.backends.tvm.kernels.matmul.tiles import argument, building, fma, local, store
@@ -35,6 +36,8 @@ def ceiling_kernels(isa: Isa) -> dict[str, Any]:
     """The PrimFuncs of all ceilings by name: readers, a peak for each type, the empty kernel."""
     functions = {reader_name(*reader): _read(*reader) for reader in READERS}
     functions |= {peak_name(kind): _peak(kind, isa) for kind in isa.peaks}
+    if isa.amx:
+        functions[peak_name("int8")] = _tile_peak(isa)
     return {**functions, NOTHING: _nothing()}
 
 
@@ -92,6 +95,30 @@ def _peak(kind: str, isa: Isa) -> Any:
                     store(totals, _multiply_add(kind, isa, data, total), [at], lanes)
             for at in places:
                 store(out, totals.vload([at], f"{dtype}x{lanes}"), [task, at], lanes)
+    return builder.get()
+
+
+def _tile_peak(isa: Isa) -> Any:
+    """A loop of products of tiles: operands as of `_peak`, out int32 [tasks, ...]."""
+    sums, rows, weights = range(4), 4, 5
+    with building(peak_name("int8")) as builder:
+        tasks = tir.int32()
+        data = argument("data", (2, 4 * isa.lanes), "uint8")
+        out = argument("out", (tasks, SUMS * isa.lanes), "int32")
+        with tir.parallel(tasks) as task:
+            config = local(amx.CONFIG_BYTES, "uint8")
+            amx.start_config(config)
+            amx.configure(config, {tile: amx.Shape() for tile in (*sums, rows, weights)})
+            for operand, tile in enumerate((rows, weights)):
+                amx.load(tile, tir.address_of(data[operand, 0]), 0)
+            for tile in sums:
+                amx.zero(tile)
+            with tir.serial(ITERATIONS // len(sums)):
+                for tile in sums:
+                    amx.dot_bytes(tile, rows, weights)
+            for tile in sums:  # one row of each, over the other
+                amx.store(tile, tir.address_of(out[task, 0]), 0)
+            amx.release()
     return builder.get()
 
 

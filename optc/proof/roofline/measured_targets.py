@@ -36,6 +36,7 @@ class TargetFacts:
 
 
 _EMULATED = "run under qemu by its tests"
+_MODELLED = "its code runs on a model of the tile instructions by its tests"
 _UNRUN = "its kernels are compiled, and run on an emulator by their tests"
 _FACTS = {
     "x86-64-v3": TargetFacts(
@@ -51,6 +52,7 @@ _FACTS = {
             Measured("Zen 4", "2026-11-29"),
         ),
     ),
+    "x86-64-amx": TargetFacts("Intel from Sapphire Rapids (2023) on", tested=_MODELLED),
     "aarch64-dotprod": TargetFacts(
         "Arm from Neoverse N1 (Graviton 2, Ampere Altra) and Cortex-A76 on", tested=_EMULATED
     ),

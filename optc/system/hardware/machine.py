@@ -6,7 +6,13 @@ import ctypes
 from dataclasses import dataclass
 from functools import cache
 
-from optc.system.hardware.target import Target, host_features, processor_of
+from optc.system.hardware.target import (
+    Target,
+    host_features,
+    lacking,
+    processor_of,
+    tiles_withheld,
+)
 
 _DRIVER = "libcuda.so.1"
 #: Attributes of the driver's API: compute capability, major and minor.
@@ -21,11 +27,13 @@ class Machine:
         features: CPU features (Linux names).
         sm: Compute capability of each CUDA device, in the driver's order: 90 is sm_90.
         no_cuda: Why there is no device in ``sm``; empty if there are some.
+        withheld: Why the system withholds the tiles of AMX that the CPU has; empty if it does not.
     """
 
     features: frozenset[str]
     sm: tuple[int, ...] = ()
     no_cuda: str = "this machine has no CUDA device"
+    withheld: str = ""
 
     def misfit(self, target: Target) -> str:
         """Empty if what was compiled for ``target`` runs here, else the reason, one sentence.
@@ -38,7 +46,9 @@ class Machine:
         if own and target.processor and own != target.processor:
             return f"it needs a processor of {target.processor}, this one is of {own}"
         missing = target.missing_on(self.features)
-        return f"it needs {', '.join(missing)}, which this CPU lacks" if missing else ""
+        if not missing:
+            return ""
+        return f"it needs {', '.join(missing)}, {lacking(missing, self.withheld)}"
 
     def _cuda_misfit(self, target: Target) -> str:
         if not self.sm:
@@ -54,7 +64,7 @@ class Machine:
 def this_machine() -> Machine:
     """The machine that this process runs on."""
     sm, reason = _cuda_devices()
-    return Machine(host_features(), sm, reason)
+    return Machine(host_features(), sm, reason, tiles_withheld())
 
 
 def _cuda_devices() -> tuple[tuple[int, ...], str]:

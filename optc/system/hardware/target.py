@@ -11,6 +11,7 @@ from pathlib import Path
 from optc.errors import InputError
 from optc.system.arm import arm_features, arm_name
 from optc.system.cpu_quota import cpu_quota
+from optc.system.hardware.tiles import TILE_FEATURES, tiles_refusal
 from optc.system.suggest import near
 
 #: Kinds of processors that engines for CPUs are compiled for, as ``uname -m`` calls them.
@@ -27,6 +28,9 @@ KERNEL_FEATURES = (
     "avx512_vnni",
     "avx512_bf16",
     "avx512_vbmi2",
+    "amx_tile",
+    "amx_int8",
+    "amx_bf16",
     "asimd",
     "asimddp",
     "atomics",
@@ -34,6 +38,8 @@ KERNEL_FEATURES = (
 )
 _V3 = ("avx2", "f16c", "fma")
 _V4 = (*_V3, "avx512bw", "avx512dq", "avx512f", "avx512vl")
+#: Sapphire Rapids and later have all of these.
+_AMX = (*_V4, "avx512_vnni", "avx512_bf16", "avx512_vbmi2", "amx_tile", "amx_int8", "amx_bf16")
 #: Armv8.2 with products of bytes: Neoverse N1 and later, Apple M1 and later.
 _DOTPROD = ("asimd", "asimddp", "atomics")
 #: Compute capabilities that engines are compiled for.
@@ -79,13 +85,37 @@ def processor_of(features: Iterable[str]) -> str:
 
 
 def host_features() -> frozenset[str]:
-    """CPU features of this machine that the kernels know, from the kernel's CPU description."""
+    """CPU features of this machine that the kernels know, from the kernel's CPU description; those
+    of tiles only if the system grants them, which it is asked for here."""
+    found = _described_features()
+    return found - TILE_FEATURES if tiles_withheld() else found
+
+
+def tiles_withheld() -> str:
+    """The reason why the system withholds the tiles that this CPU has; empty if it grants them, or
+    there are none."""
+    return tiles_refusal() if _described_features() & TILE_FEATURES else ""
+
+
+def _described_features() -> frozenset[str]:
     if platform.machine() == AARCH64:
         return arm_features() & frozenset(KERNEL_FEATURES)
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("flags"):
             return frozenset(line.split(":", 1)[1].split()) & frozenset(KERNEL_FEATURES)
     return frozenset()
+
+
+def lacking(missing: Iterable[str], withheld: str = "") -> str:
+    """Of features that are ``missing``: who lacks them, a clause behind their names.
+
+    Args:
+        missing: Their names.
+        withheld: As `tiles_withheld` gives it.
+    """
+    if withheld and TILE_FEATURES.issuperset(missing):
+        return f"which this CPU has but the system does not grant ({withheld})"
+    return "which this CPU lacks"
 
 
 def cpu_name() -> str:
@@ -111,6 +141,7 @@ def known_targets() -> dict[str, Target]:
         "native": tuple(sorted(host_features())),
         "x86-64-v3": _V3,
         "x86-64-v4-vnni": tuple(sorted((*_V4, "avx512_vnni"))),
+        "x86-64-amx": tuple(sorted(_AMX)),
         "aarch64-dotprod": _DOTPROD,
         "aarch64-i8mm": (*_DOTPROD, "i8mm"),
     }

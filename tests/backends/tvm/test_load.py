@@ -39,7 +39,7 @@ def test_missing_cpu_features_are_named(
     lacked = [name for name in known_targets()[NAMED].features if name not in ("avx2", "f16c")]
     assert "fma" in lacked
     assert caught.value.message == (
-        f"this CPU lacks {', '.join(lacked)}, which the engine was compiled for"
+        f"the engine was compiled for {', '.join(lacked)}, which this CPU lacks"
     )
     assert "--target" in caught.value.hint
     assert caught.value.exit_code == 3

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from optc.errors import InputError
+from optc.system.hardware import target
 from optc.system.hardware.machine import Machine, this_machine
 from optc.system.hardware.target import Target, known_targets, parse_target
 
 V3 = frozenset({"avx2", "f16c", "fma"})
+AMX = frozenset(known_targets()["x86-64-amx"].features)
+TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 
 
 def test_cuda_architectures_are_sorted_and_may_be_given_short() -> None:
@@ -44,6 +47,18 @@ def test_unknown_targets_are_named(name: str, message: str) -> None:
             "x86-64-v4-vnni",
             Machine(V3),
             "it needs avx512_vnni, avx512bw, avx512dq, avx512f, avx512vl, which this CPU lacks",
+        ),
+        ("x86-64-amx", Machine(AMX), ""),
+        (
+            "x86-64-amx",
+            Machine(AMX - TILES, withheld="Operation not permitted"),
+            "it needs amx_bf16, amx_int8, amx_tile, which this CPU has but the system does not "
+            "grant (Operation not permitted)",
+        ),
+        (
+            "x86-64-amx",
+            Machine(AMX - TILES),
+            "it needs amx_bf16, amx_int8, amx_tile, which this CPU lacks",
         ),
         (
             "aarch64-i8mm",
@@ -85,3 +100,21 @@ def test_this_machine_has_devices_or_a_reason_for_none() -> None:
     here = this_machine()
     assert bool(here.sm) != bool(here.no_cuda)
     assert here.misfit(parse_target("native")) == ""
+
+
+@pytest.mark.parametrize("refusal", ["", "Invalid argument"])
+def test_tiles_are_a_feature_if_the_system_grants_them(
+    monkeypatch: pytest.MonkeyPatch, refusal: str
+) -> None:
+    monkeypatch.setattr(target, "_described_features", lambda: AMX)
+    monkeypatch.setattr(target, "tiles_refusal", lambda: refusal)
+    assert target.host_features() == (AMX - TILES if refusal else AMX)
+    assert target.tiles_withheld() == refusal
+    assert set(known_targets()["native"].features) == target.host_features()
+
+
+def test_a_cpu_without_tiles_is_not_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "_described_features", lambda: V3)
+    monkeypatch.setattr(target, "tiles_refusal", lambda: "Invalid argument")
+    assert target.host_features() == V3
+    assert target.tiles_withheld() == ""

@@ -9,7 +9,7 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.matmul.dot import in_lanes, repeated
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH
-from optc.backends.tvm.kernels.matmul.tiles import argument, local
+from optc.backends.tvm.kernels.matmul.tiles import argument, local, store
 
 #: Fours of input channels that a task interleaves.
 FOURS = 256
@@ -55,6 +55,27 @@ def group_sum(sums: Any, row: Any, group: Any, group_size: int) -> Any:
     tir.buffer_store(total, tir.int32(0), [0])
     with tir.serial(tir.min(parts, total_parts - group * parts)) as i:
         tir.buffer_store(total, total[0] + sums[row, group * parts + i], [0])
+    return tir.bind(total[0])
+
+
+def row_sum(sums: Any, row: Any, lanes: int) -> Any:
+    """The sum of a row's activations over all of K; ``sums`` int32 [T, Kp/32]: of each 32."""
+    parts = int(sums.shape[1])
+    wide, kind = parts // lanes, f"int32x{lanes}"
+    total = local(1, "int32")
+    tir.buffer_store(total, tir.int32(0), [0])
+    if wide:
+        vector = local(lanes, "int32")
+        store(vector, sums.vload([row, 0], kind), [0], lanes)
+        with tir.serial(wide - 1) as i:
+            added = vector.vload([0], kind) + sums.vload([row, (i + 1) * lanes], kind)
+            store(vector, added, [0], lanes)
+        name = f"llvm.vector.reduce.add.v{lanes}i32"
+        tir.buffer_store(
+            total, tir.call_llvm_pure_intrin("int32", name, vector.vload([0], kind)), [0]
+        )
+    with tir.serial(parts - wide * lanes) as i:
+        tir.buffer_store(total, total[0] + sums[row, wide * lanes + i], [0])
     return tir.bind(total[0])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,20 @@ from optc.backends.tvm.kernels.matmul.activations import (
     QuantizedRows,
     group_sum,
     quantized_rows,
+    row_sum,
 )
-from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
+from optc.backends.tvm.kernels.matmul.amx.int_groups import (
+    CHUNK_ROWS,
+    UNPACKED_CHUNK_ROWS,
+    AmxTiles,
+)
+from optc.backends.tvm.kernels.matmul.amx.sources import Packed, Source, unpacked
+from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panel, Place
 from optc.backends.tvm.kernels.matmul.products import Dots, Products
+from optc.backends.tvm.kernels.matmul.rooms import Rooms
 from optc.backends.tvm.kernels.matmul.short_sums import ShortSums, sums_are_short
-from optc.backends.tvm.kernels.matmul.tasks import Work, emit_tiles
+from optc.backends.tvm.kernels.matmul.tasks import Cover, TileEmitter, Work, emit_tiles
 from optc.backends.tvm.kernels.matmul.tiles import (
     Registers,
     RowsAt,
@@ -28,11 +36,10 @@ from optc.backends.tvm.kernels.matmul.tiles import (
     building,
     fma,
     in_order,
-    local,
     store,
     store_tile,
 )
-from optc.backends.tvm.kernels.matmul.weights import PackedValues, PackedWeights
+from optc.backends.tvm.kernels.matmul.weights import PackedValues, PackedWeights, Weights
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class IntTiles:
         columns: Most columns of a tile.
         rows_at: Where a tile's rows lie.
         sums: Registers of sums that a value has while its products are added.
+        row_total: The sum of a row's activations over all of K, where that is known.
     """
 
     config: IntMatmul
@@ -62,6 +70,7 @@ class IntTiles:
     columns: int = BLOCK
     rows_at: RowsAt = in_order
     sums: int = 1
+    row_total: Callable[[Any], Any] | None = None
 
     def emit(self, start: Any, rows: int, place: Place) -> None:
         """One tile of ``rows`` rows and a task's channels, in parts that fit into registers."""
@@ -75,6 +84,35 @@ class IntTiles:
         with tir.serial(parts) as part:
             column = tir.bind(place.column + part * width)
             self._part(at, place.part(part, parts), column, width)
+
+    def amx(
+        self,
+        x: QuantizedRows,
+        packed: Any,
+        source: Callable[[Place, Rooms], Source],
+        chunk: int = CHUNK_ROWS,
+    ) -> Cover:
+        """Tiles of AMX for many rows, whose sums these scale and write.
+
+        Args:
+            x: The activations.
+            packed: Packed weights whose next block is fetched; None fetches nothing.
+            source: Gives a task's weights.
+            chunk: Rows of a task at least, where rows are split among threads.
+        """
+
+        def finish(products: Products, total: Callable[[Any], Any]) -> TileEmitter:
+            return replace(self, products=products, columns=BLOCK, sums=1, row_total=total).emit
+
+        return AmxTiles(finish, self.isa, x, self.rows_at, packed, source).cover(chunk)
+
+    def amx_unpacking(self, x: QuantizedRows, packed: Any, weights: Weights) -> Cover:
+        """The same for weights that each task unpacks first."""
+
+        def source(place: Place, rooms: Rooms) -> Source:
+            return unpacked(weights, self.config.k_padded, place, rooms)
+
+        return self.amx(x, packed, source, UNPACKED_CHUNK_ROWS)
 
     def _part(self, at: TileRows, place: Place, column: Any, width: int) -> None:
         lanes, rows = self.isa.lanes, len(at.read)
@@ -191,18 +229,9 @@ class IntTiles:
         """The sum of a row's activations over one group (over all of K per channel)."""
         if self.config.group_size:
             return group_sum(self.xsum, row, group, self.config.group_size)
-        total_parts, lanes = self.config.k_padded // SUM_WIDTH, self.isa.lanes
-        total = local(1, "int32")
-        tir.buffer_store(total, tir.int32(0), [0])
-        wide = total_parts // lanes
-        with tir.serial(wide) as i:
-            part = self.xsum.vload([row, i * lanes], f"int32x{lanes}")
-            name = f"llvm.vector.reduce.add.v{lanes}i32"
-            reduced = tir.call_llvm_pure_intrin("int32", name, part)
-            tir.buffer_store(total, total[0] + reduced, [0])
-        with tir.serial(total_parts - wide * lanes) as i:
-            tir.buffer_store(total, total[0] + self.xsum[row, wide * lanes + i], [0])
-        return tir.bind(total[0])
+        if self.row_total is not None:
+            return self.row_total(row)
+        return row_sum(self.xsum, row, self.isa.lanes)
 
     def _finish(self, result: Registers, at: TileRows, place: Place, column: Any) -> None:
         """Scale by the activations' scale, add the bias, write the tile out."""
@@ -264,4 +293,10 @@ def int_work(
     if isa.arm and config.group_size:
         tiles = replace(tiles, sums=2)
     panels, short = config.panels, config.short_panels
-    return Work(rows, config.n, config.k_padded, schedule, tiles.emit, panels=panels, short=short)
+    work = Work(rows, config.n, config.k_padded, schedule, tiles.emit, panels=panels, short=short)
+    if not isa.amx or config.group_size:
+        return work
+    if config.bits == 8:
+        return replace(work, cover=tiles.amx(x, values.w, lambda *_: Packed(values.w)))
+    bare = PackedWeights(replace(values, fetch=False), 0)
+    return replace(work, cover=tiles.amx_unpacking(x, values.w, bare))

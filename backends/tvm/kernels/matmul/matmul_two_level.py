@@ -167,10 +167,13 @@ def two_level_work(
     ahead = max(1, SCALES_AHEAD * unit.channels // unit.rows // config.group_size)
     scales = GroupScales(weights["wg"], isa, ahead)
 
-    def tiles(products: Products, wide: int, columns: int = BLOCK, sums: int = 1) -> TileEmitter:
+    def of(products: Products, wide: int, columns: int = BLOCK, sums: int = 1) -> IntTiles:
         plain = replace(config.unpacked, schedule=replace(schedule, wide=wide))
         operands = (x.scale, x.sums, weights, out)
-        return IntTiles(plain, isa, products, *operands, columns, rows_at, sums).emit
+        return IntTiles(plain, isa, products, *operands, columns, rows_at, sums)
+
+    def tiles(*options: Any, **more: Any) -> TileEmitter:
+        return of(*options, **more).emit
 
     packed = InRegisters(values, scales, config.group_size)
     stored = AsStored(x.q, isa.lanes)
@@ -200,4 +203,9 @@ def two_level_work(
     work = Work(rows, config.n, kp, schedule, lone, prepare, config.panels, rooms=rooms)
     if isa.arm:  # a tile of one vector's columns is narrower than a cache line
         return work
+    if isa.amx:
+        quiet = replace(values, fetch=False), replace(scales, ahead=0)
+        plain = of(Dots(packed, isa, stored), schedule.wide)
+        bare = InRegisters(*quiet, config.group_size)
+        return replace(work, cover=plain.amx_unpacking(x, weights["w"], bare))
     return replace(work, tall=Tall(TALL_ROWS, tall))

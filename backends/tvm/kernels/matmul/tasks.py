@@ -60,6 +60,23 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Cover:
+    """The way of tasks of many rows that have no register tiles.
+
+    Attributes:
+        rows: From so many on.
+        chunk: Rows of a task at least, where rows are split among threads as well.
+        grain: Tasks begin at multiples of so many rows.
+        emit: ``emit(span, rooms)`` emits all rows of a task, whose memory is of ``rooms``.
+    """
+
+    rows: int
+    chunk: int
+    grain: int
+    emit: Callable[[Span, Rooms], None]
+
+
+@dataclass(frozen=True)
 class Work:
     """All work, and the tiles in which it is done.
 
@@ -76,6 +93,7 @@ class Work:
         tall: Used instead of ``prepare`` up to its rows.
         span: The task that this is emitted in; None emits the loop over tasks.
         rooms: Where tasks have their memory.
+        cover: Used where there are so many rows, instead of tiles; None never is.
     """
 
     rows: Any
@@ -89,6 +107,7 @@ class Work:
     tall: Tall | None = None
     span: Span | None = None
     rooms: Rooms = field(default_factory=Rooms)
+    cover: Cover | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +121,7 @@ class _Cut:
             tiles of many rows.
         prepare: As `Work.prepare`.
         panels: Of K; None is all at once.
+        cover: What emits a task's rows instead of tiles.
     """
 
     parts: int
@@ -109,6 +129,7 @@ class _Cut:
     fetch: int | None
     prepare: Prepare | None = None
     panels: Panels | None = None
+    cover: Cover | None = None
 
 
 def emit_tiles(work: Work) -> None:
@@ -118,6 +139,14 @@ def emit_tiles(work: Work) -> None:
     are split as well. K is never split among threads. A matmul too small to pay for a parallel
     region runs on the caller's thread.
     """
+    cover = work.cover
+    if cover is not None:
+        with tir.If(work.rows >= cover.rows):
+            with tir.Then():
+                _tasks(work, _Cut(1, range(0), None, cover=cover))
+            with tir.Else():
+                _few(work, cover.rows - 1)
+        return
     if not work.schedule.many:
         _few(work, None)
         return
@@ -131,7 +160,7 @@ def emit_tiles(work: Work) -> None:
 def _few(work: Work, most: int | None) -> None:
     """At most ``most`` rows; None is any number."""
     tallest = work.schedule.few
-    lone = _Cut(1, range(1, tallest + 1), fetch=0)
+    lone = _Cut(1, range(1, min(tallest, most or tallest) + 1), fetch=0)
     if most is not None and most <= tallest:
         _tasks(work, lone)
         return
@@ -183,21 +212,34 @@ def _tasks(work: Work, cut: _Cut) -> None:
     width, count = BLOCK // cut.parts, round_up(work.n, BLOCK) // BLOCK * cut.parts
     chunks: Any = 1
     if count < TASKS:
-        chunks = tir.bind(tir.max(1, tir.min(rows // CHUNK_ROWS, -(-TASKS // count))))
+        least = cut.cover.chunk if cut.cover else CHUNK_ROWS
+        chunks = tir.bind(tir.max(1, tir.min(rows // least, -(-TASKS // count))))
     if panels and not panels.whole:
         chunks = tir.bind(tir.max(chunks, (rows + (panels.rows - 1)) // panels.rows))
     with loop(count * chunks) as index:
         chunk, part = index % chunks, variable(index // chunks)
         column = variable(part % cut.parts * width) if cut.parts > 1 else 0
         task = Place(variable(part // cut.parts), column, width)
-        first = variable(rows * chunk // chunks)
-        last = variable(rows * (chunk + 1) // chunks)
+        first = variable(_begin(work, cut, chunk, chunks))
+        last = variable(_begin(work, cut, chunk + 1, chunks))
         _cover(work, cut, Span(task, first, last))
+
+
+def _begin(work: Work, cut: _Cut, chunk: Any, chunks: Any) -> Any:
+    """First row of one of the chunks of all rows."""
+    first = work.rows * chunk // chunks
+    if cut.cover is None:
+        return first
+    grain = cut.cover.grain
+    return tir.min(work.rows, (first + (grain - 1)) // grain * grain)
 
 
 def _cover(work: Work, cut: _Cut, span: Span) -> None:
     """The tiles of one task, panel by panel."""
     with work.rooms.scope():
+        if cut.cover is not None:
+            cut.cover.emit(span, work.rooms)
+            return
         prepared = cut.prepare and cut.prepare(span.place)
 
         def cover(task: Place) -> None:
