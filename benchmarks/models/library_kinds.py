@@ -130,7 +130,9 @@ class _Step(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, time: torch.Tensor, *more: torch.Tensor) -> Any:
         found = dict(zip(self.names, more, strict=True))
-        own = {"added_cond_kwargs": {}} if hasattr(self.model, "adaln_single") else {}
+        own: dict[str, Any] = (
+            {"added_cond_kwargs": {}} if hasattr(self.model, "adaln_single") else {}
+        )
         return tensors(self.model(x, timestep=time, **found, **own, return_dict=False))
 
 
