@@ -159,6 +159,13 @@ def test_what_contradicts_itself_is_refused(change: dict[str, Any], message: str
         parse_manifest(redigested(value), "m")
 
 
+def test_tokens_of_a_template_are_those_of_the_entry() -> None:
+    entry = toy_manifest(FILES).tokenizer
+    assert entry is not None
+    named = replace(entry, bos_token="<s>", special_tokens={"bos_token": "", "image_token": "<i>"})
+    assert named.template_tokens == {"bos_token": "<s>", "image_token": "<i>"}
+
+
 def test_an_engine_of_tensors_has_no_step() -> None:
     engine = toy_engine()
     assert engine.spec is engine.step is engine.interface

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,16 @@ def test_a_pushed_artifact_has_the_config_that_its_manifest_names(
     assert (tmp_path / "layout/blobs/sha256" / named).read_bytes() == b"{}"
 
 
+def test_a_blob_that_is_wanted_again_is_young(artifact: Artifact, tmp_path: Path) -> None:
+    text = f"oci:{tmp_path / 'layout'}:v1"
+    push(artifact, place_of(text))
+    blobs = list((tmp_path / "layout/blobs/sha256").iterdir())
+    for blob in blobs:
+        os.utime(blob, (1, 1))
+    push(artifact, place_of(text))
+    assert min(blob.stat().st_mtime for blob in blobs) > 1, "pruning would take it"
+
+
 def test_what_is_there_is_not_sent_again(artifact: Artifact, text: str) -> None:
     push(artifact, place_of(text))
     again = push(artifact, place_of(text))
@@ -114,6 +125,7 @@ def test_several_tags_of_a_layout(artifact: Artifact, tmp_path: Path) -> None:
     index = json.loads((layout / "index.json").read_text())
     tags = [one["annotations"]["org.opencontainers.image.ref.name"] for one in index["manifests"]]
     assert tags == ["v2", "v1"]
+    assert index["schemaVersion"] == 2
     assert json.loads((layout / "oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
     assert [p.name for p in layout.rglob(".*")] == []
 
