@@ -151,7 +151,8 @@ def main() -> None:
         named: dict[str, Any] = {str(index): one for index, one in enumerate(samples)}
         np.savez(file, **named)
         folder = completed(asked.folder, Path(scratch))
-        maker, wanted = Maker(folder, asked.workdir, asked.threads, file), None
+        maker = Maker(folder, asked.workdir, asked.threads, file)
+        wanted: list[str] | None = None
         for label, make in maker.makers().items():
             if asked.only and not any(text in label for text in asked.only):
                 continue
