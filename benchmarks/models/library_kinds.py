@@ -12,7 +12,7 @@ import torch
 from benchmarks.models.architecture import Architecture, Example, Named, tensors
 from optc.system.sources.dim import Dim
 
-_BATCH = Dim("batch", 1, 64)
+_BATCH = Dim("batch", 1, 32)
 #: Names of timm, each of another family, and the size of its images.
 _TIMM = {
     "resnet18": 96,

@@ -23,7 +23,7 @@ TASKS = {
     "object detection": ("MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES", "vision-int8"),
     "depth": ("MODEL_FOR_DEPTH_ESTIMATION_MAPPING_NAMES", "vision-int8"),
 }
-_BATCH = Dim("batch", 1, 64)
+_BATCH = Dim("batch", 1, 32)
 _IMAGE = 64
 #: Parameters beyond which a model takes longer than the rest together.
 _MOST_PARAMETERS = 15_000_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,9 @@ from optc.system.sources.dim import MOST, Dim
 
 OPSET = 23
 _LOGGERS = ("torch.onnx", "torch.export", "torch._export", "onnxscript", "torch.fx")
+#: The words before PyTorch's own bounds, each as ``batch = Dim('batch', min=2, max=63)``.
+_SUGGESTED = "Suggested fixes:"
+_SUGGESTION = re.compile(r"(\w+) = Dim\('\w+'(?:, ((?:min|max)=\d+(?:, (?:min|max)=\d+)?))?\)")
 #: Dimensions of an argument that differ from call to call.
 Dynamic = Mapping[str, Mapping[int, Dim]]
 
@@ -63,7 +67,7 @@ def import_module(
         raise UnsupportedError(
             f"PyTorch cannot export the module: {_first_line(error)}",
             where=name,
-            hint=signature_hint(module),
+            hint=_suggested(error) or signature_hint(module),
         ) from error
     return import_program(program, name, dynamic, (args, kwargs))
 
@@ -258,6 +262,14 @@ def _evaluated(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for one, mode in modes:
             one.training = mode
+
+
+def _suggested(error: BaseException) -> str:
+    """The bounds of dimensions that PyTorch suggests in place of those that were stated, as ours;
+    empty where it suggests none."""
+    found = _SUGGESTION.findall(str(error).partition(_SUGGESTED)[2])
+    bounds = [f"{name} of {bounds.replace('=', ' ')}" for name, bounds in found if bounds]
+    return f"dimensions that the module takes: {'; '.join(bounds)}" if bounds else ""
 
 
 @contextmanager

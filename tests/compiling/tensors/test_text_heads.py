@@ -18,6 +18,7 @@ from optc.errors import RequestError
 from tests.importer.tensors.heads import with_head
 
 TEXTS = ["abc", "a" * 20, "xyz xyz", "b"]
+PYCODE = Path(__file__).parents[3] / "examples/models/pycode"
 LABELS = ["O", "B-PER", "I-PER", "B-LOC"]
 
 
@@ -118,3 +119,35 @@ def test_heads_stand_on_packed_rows(kind: str, tmp_path: Path) -> None:
     agreement = "class_agreement" if "Sequence" in kind else "label_agreement"
     assert values[agreement] > 0.95
     assert values["sqnr_db"] > 15
+
+
+def test_a_decoder_with_a_head(tmp_path: Path) -> None:
+    """Its class is of the last token that is no padding."""
+    reader = transformers.AutoTokenizer.from_pretrained(PYCODE)
+    reader.pad_token = reader.eos_token
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=len(reader),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_labels=3,
+        pad_token_id=reader.pad_token_id,
+    )
+    model = transformers.LlamaForSequenceClassification(config).eval()
+    model.save_pretrained(tmp_path / "model")
+    reader.save_pretrained(tmp_path / "model")
+    optc.compile(tmp_path / "model", "tensors-fp32", tmp_path / "a")
+    texts = ["def f(x):", "import os", "a text that is longer than the others, and so pads them"]
+    encoded = reader(texts, return_tensors="pt", padding=True, padding_side="right")
+    with torch.no_grad():
+        logits = model(encoded["input_ids"], attention_mask=encoded["attention_mask"]).logits
+    expected = torch.softmax(logits, -1).numpy()
+    with optc.load_tensors(tmp_path / "a") as classifier:
+        assert isinstance(classifier, optc.TextClassifier)
+        for row, found in zip(expected, classifier.classify(texts), strict=True):
+            assert {one.index: one.score for one in found} == pytest.approx(
+                dict(enumerate(row)), abs=1e-5
+            )

@@ -187,3 +187,18 @@ def test_small_guards_stay() -> None:
     found = import_module(_Guarded(), "guarded", (x,), {}, {})
     (y,) = run(found.model, {"x": x.numpy()})
     np.testing.assert_allclose(y, _Guarded()(x).numpy(), rtol=1e-6)
+
+
+class Guarded(torch.nn.Module):
+    """Takes another way from some batches on."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.shape[0] < 10 else x - 1
+
+
+def test_bounds_that_the_module_takes_are_said() -> None:
+    with pytest.raises(UnsupportedError) as refused:
+        import_module(Guarded(), "guarded", (torch.ones(3, 2),), {}, {"x": {0: Dim("rows", 1, 64)}})
+    assert refused.value.hint == "dimensions that the module takes: rows of max 9"
+    found = import_module(Guarded(), "g", (torch.ones(3, 2),), {}, {"x": {0: Dim("rows", 1, 9)}})
+    assert found.interface.symbols == {"rows": DimRange(1, 9)}
