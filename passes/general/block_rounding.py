@@ -25,7 +25,7 @@ _ROOM = 1 << 30
 
 
 class Read(NamedTuple):
-    """What products read of a value [..., width]: so many inputs are rotated together, 0 none."""
+    """Inputs of products as these read a value [..., width]: so many rotated together, 0 none."""
 
     width: int
     block: int

@@ -26,7 +26,7 @@ LABELS = Task(
     ),
 )
 IMAGES = TensorsInterface(
-    inputs=(TensorSpec("pixels", "float32", ("batch", 3, 32, 32)),),
+    inputs=(TensorSpec("pixels", "int64", ("batch", 1024)),),
     outputs=(TensorSpec("logits", "float32", ("batch", 10)),),
     symbols={"batch": DimRange(1, 8)},
 )
@@ -39,7 +39,7 @@ PACKED = {
     "type_count": 0,
     "position_count": 0,
     "by_token": [],
-    "max_rows": 1,
+    "max_rows": 1024,
     "max_sequences": 1,
     "layers": [],
 }

@@ -23,6 +23,7 @@ from optc.artifact.jsonio import pretty_json, read_json
 from optc.artifact.manifest import FileEntry, check_path, digest_of
 from optc.artifact.verify import check_files
 from optc.errors import ArtifactError, NoArtifactError
+from optc.system.foreign.file import read_file
 from optc.system.foreign.typed_json import Sha256, Size, typed
 
 FORMAT_VERSION = 1
@@ -149,7 +150,7 @@ def open_patch(folder: Path) -> OpenedPatch:
         raise NoArtifactError(problem, where=str(folder), hint="give what optc patch wrote")
     path = folder / PATCH_NAME
     found = _parsed(read_json(path), str(path))
-    if path.read_bytes() != pretty_json(found.to_json()):
+    if read_file(path) != pretty_json(found.to_json()):
         raise ArtifactError("is not in the form that optc writes", where=str(path), hint=_HINT)
     check_size(folder, found.changes)
     check_files(folder, [found.changes], whole=True)

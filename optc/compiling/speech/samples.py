@@ -1,4 +1,4 @@
-"""What passes over both graphs of a model of speech learn from: calls that sounds lead to."""
+"""Samples for passes over both graphs of a model of speech: calls that sounds lead to."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ def run(*arguments: object, module: str = "optc") -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.long
 def test_tasks_give_the_results_of_transformers_within_the_loss_of_quantization(
     drafting_artifact: Callable[[str], Path],
 ) -> None:
@@ -62,6 +63,7 @@ def test_tasks_give_the_results_of_transformers_within_the_loss_of_quantization(
     assert found["code_text"]["metrics"]["byte_perplexity"]["stderr"] is None
 
 
+@pytest.mark.long
 def test_lm_evals_own_command_knows_the_model(drafting_artifact: Callable[[str], Path]) -> None:
     pytest.importorskip("lm_eval", reason="lm-eval is not installed (pip install 'optc[eval]')")
     done = run(

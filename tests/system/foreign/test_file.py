@@ -279,6 +279,7 @@ OWN = {
     "importer/model_folder.py": "a reference of the Hub's own cache",
     "artifact/same_tokenizer.py": "files of artifacts that have been opened",
     "artifact/reservation.py": "a file that it makes",
+    "artifact/patches/apply.py": "a file that it makes",
     "artifact/store/oci/layout.py": "a file that is pushed",
     "artifact/store/oci/registry.py": "a file that is pushed",
     "artifact/store/oci/copying.py": "a file that it makes",
