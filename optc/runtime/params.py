@@ -31,6 +31,8 @@ MAX_STOPS, MAX_STOP_CHARACTERS = 64, 4096
 MAX_STOP_TOKENS = MAX_BIASES = 1024
 #: Biases beyond this one are infinite as float32.
 _LARGEST_BIAS = 3e38
+#: Penalties beyond these, of many occurrences and beside a bias, might be infinite as float32.
+_LARGEST_PENALTY, _LEAST_PENALTY = 1e30, 1e-30
 #: Powers of a length beyond this one may be more than a float holds.
 _LARGEST_LENGTH_PENALTY = 50
 _SEED_LIMIT = 1 << 64
@@ -269,11 +271,13 @@ class SamplingParams:
     def _check_penalties(self) -> None:
         for name in ("repetition_penalty", "presence_penalty", "frequency_penalty"):
             check_number(name, getattr(self, name))
-        if not 0 < self.repetition_penalty < math.inf:
-            raise invalid("repetition_penalty", self.repetition_penalty, "above 0; 1 is none")
+        if not _LEAST_PENALTY <= self.repetition_penalty <= _LARGEST_PENALTY:
+            allowed = f"from {_LEAST_PENALTY} to {_LARGEST_PENALTY}; 1 is none"
+            raise invalid("repetition_penalty", self.repetition_penalty, allowed)
         for name in ("presence_penalty", "frequency_penalty"):
-            if not math.isfinite(getattr(self, name)):
-                raise invalid(name, getattr(self, name), "finite; 0 is none")
+            if not -_LARGEST_PENALTY <= getattr(self, name) <= _LARGEST_PENALTY:
+                allowed = f"from {-_LARGEST_PENALTY} to {_LARGEST_PENALTY}; 0 is none"
+                raise invalid(name, getattr(self, name), allowed)
         if not isinstance(self.logit_bias, Mapping):
             raise invalid("logit_bias", self.logit_bias, "a mapping from token ids to numbers")
         if len(self.logit_bias) > MAX_BIASES:

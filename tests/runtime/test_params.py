@@ -52,8 +52,11 @@ def test_numpy_numbers_are_numbers() -> None:
         ({"stop": 3}, "stop=3 is not allowed (must be a list)"),
         ({"stop_token_ids": ["a"]}, "stop_token_ids=['a'] is not allowed (must be integers)"),
         ({"logprobs": 101}, "logprobs=101 is not allowed (must be from 0 to 100)"),
-        ({"repetition_penalty": 0}, "repetition_penalty=0 is not allowed (must be above 0"),
-        ({"presence_penalty": math.inf}, "presence_penalty=inf is not allowed (must be finite"),
+        ({"repetition_penalty": 0}, "repetition_penalty=0 is not allowed (must be from 1e-30"),
+        (
+            {"presence_penalty": math.inf},
+            "presence_penalty=inf is not allowed (must be from -1e+30",
+        ),
         ({"frequency_penalty": None}, "frequency_penalty=None is not allowed (must be a number)"),
         ({"logit_bias": [1]}, "logit_bias=[1] is not allowed (must be a mapping"),
         ({"logit_bias": {1: math.inf}}, "logit_bias[1]=inf is not allowed (must be from -3e+38 to"),

@@ -210,3 +210,24 @@ def test_each_penalty_works_alone(penalty: str) -> None:
     plain = SamplingParams(temperature=0)
     drawn = draw(LOGITS[None], [Row(plain, 0, 0, np.array([1, best], np.int32), 1)])
     assert drawn[0].token == best
+
+
+@pytest.mark.parametrize("temperature", [0.0, 5e-324, 1.0, 1e308])
+@pytest.mark.parametrize("repetition", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("other", [-1e30, 0.0, 1e30])
+@pytest.mark.parametrize("bias", [-3e38, 0.0, 3e38])
+def test_no_parameters_that_are_allowed_leave_float32(
+    temperature: float, repetition: float, other: float, bias: float
+) -> None:
+    """NumPy's warnings are errors here. Where they were allowed, larger penalties ended the
+    engine."""
+    params = SamplingParams(
+        temperature=temperature,
+        repetition_penalty=repetition,
+        presence_penalty=other,
+        frequency_penalty=other,
+        logit_bias={3: bias},
+        logprobs=2,
+    )
+    (drawn,) = draw(30 * LOGITS[None], [row(params, tokens=(0, *[3] * 4096))])
+    assert drawn.logprobs is not None
