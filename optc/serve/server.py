@@ -119,7 +119,7 @@ class _Server:
             self._lines.close()
 
     async def _load(self) -> None:
-        loading = asyncio.create_task(asyncio.to_thread(self._service.models.load))
+        loading = asyncio.create_task(asyncio.to_thread(self._service.load))
         stopping = asyncio.create_task(self._stopping.wait())
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()

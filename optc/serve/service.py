@@ -17,6 +17,7 @@ from optc.serve.models import ModelTable
 from optc.serve.objectives import Objectives
 from optc.serve.published import Published
 from optc.serve.receipts import Receipts, seeded
+from optc.serve.semantic.cache import SemanticCache
 from optc.serve.settings import HTTPSettings
 from optc.system.logs.logger import logger
 
@@ -41,6 +42,7 @@ class Service:
         draining: It takes no more requests.
         objectives: Counts of the answers that met them.
         published: How long clients of streams wait for the first bit to show.
+        semantic: Answers of questions that mean the same; None keeps none.
         began_s: When the server began, on ``time.monotonic``.
     """
 
@@ -57,6 +59,7 @@ class Service:
         self.tracing = tracing
         self.objectives = Objectives(settings.ttft_s, settings.itl_s)
         self.published = Published()
+        self.semantic: SemanticCache | None = None
         self.began_s = time.monotonic()
         self.draining = False
         self._preparing = 0
@@ -72,6 +75,16 @@ class Service:
         engines, tensors = self.models.engines.values(), self.models.tensors.values()
         takes = all(engine.health().ready for engine in engines)
         return "ready" if takes and all(one.queue.has_room for one in tensors) else "busy"
+
+    def load(self) -> None:
+        """Load all models, and measure what a semantic cache would get wrong.
+
+        Raises:
+            OptcError: One cannot be loaded, or the cache would get too much wrong.
+        """
+        self.models.load()
+        if self.settings.semantic is not None:
+            self.semantic = SemanticCache.of(self.models, *self.settings.semantic)
 
     @contextmanager
     def preparing(self) -> Iterator[None]:

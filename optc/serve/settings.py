@@ -53,6 +53,7 @@ class HTTPSettings:
         traced: Make spans of OpenTelemetry.
         receipts: File to which a receipt of each answer is added; None writes none.
         receipts_text: Receipts hold the texts of answers, too.
+        semantic: Encoder and least cosine of a semantic cache; None is off.
         limits: Of single requests.
     """
 
@@ -74,6 +75,7 @@ class HTTPSettings:
     traced: bool = False
     receipts: Path | None = None
     receipts_text: bool = False
+    semantic: tuple[str, float] | None = None
     limits: Limits = field(default_factory=Limits)
 
     @property

@@ -12,6 +12,9 @@ from optc.serve.context import asker_of, service_of
 from optc.serve.event_stream import EventStream, unless_left
 from optc.serve.guards.access_log import facts_of
 
+#: Header by which a client opts in, and is told where its answer is from.
+CACHE = "x-optc-cache"
+
 
 async def completions(request: Request) -> Response:
     """Continue texts."""
@@ -32,10 +35,16 @@ async def _answer(request: Request, form: Form) -> Response:
     service, asker = service_of(request), asker_of(request)
     limits, facts = service.settings.limits, facts_of(request)
     published = service.published.timer()
+    question = None
     with service.preparing():
         read = lambda body: form.ask(body, service.models, asker, limits)  # noqa: E731
         asked = await read_body(request, limits.body_bytes, read)
         facts |= {"model": asked.model.name, "stream": asked.stream}
+        if service.semantic is not None and form is CHAT and wants_meaning(request):
+            question = await service.semantic.question(asked, service.models)
+            if question is not None and (known := service.semantic.find(question)):
+                facts["cache"] = "semantic"
+                return JSONResponse(known, headers={CACHE: "semantic-hit"})
         handles = await unless_left(request.receive, service.begin(asked, asker.request_id))
     writer = form.writer(asked, handles[0].prompt_token_ids)
     facts["prompt_tokens"] = sum(len(handle.prompt_token_ids) for handle in handles)
@@ -43,5 +52,13 @@ async def _answer(request: Request, form: Form) -> Response:
         settings = service.settings
         events = chunks(asked, handles, writer, facts, settings.pause_s, published)
         return EventStream(events, settings.ping_s)
-    whole = whole_answer(asked, handles, writer, facts)
-    return JSONResponse(await unless_left(request.receive, whole))
+    whole = await unless_left(request.receive, whole_answer(asked, handles, writer, facts))
+    if service.semantic is None or question is None:
+        return JSONResponse(whole)
+    service.semantic.keep(question, asked, handles[0], whole)
+    return JSONResponse(whole, headers={CACHE: "miss"})
+
+
+def wants_meaning(request: Request) -> bool:
+    """The client takes answers to questions that mean the same."""
+    return request.headers.get(CACHE, "").strip().lower() == "semantic"

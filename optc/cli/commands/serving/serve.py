@@ -97,6 +97,11 @@ _SERVED = (
     help="Add a line for each answer, by which optc replay computes it again.",
 )
 @click.option("--receipts-text", is_flag=True, help="Receipts hold the texts of answers, too.")
+@click.option(
+    "--semantic-cache",
+    metavar="MODEL=COSINE",
+    help="Answer chats that ask for it by those of questions as near, as the encoder MODEL says.",
+)
 @click.option("--cors-origin", multiple=True, metavar="ORIGIN", help="Web pages that may ask.")
 @click.option(
     "--trusted-host", multiple=True, metavar="NAME", help="Names that requests may call us by."
@@ -232,6 +237,7 @@ def command(
         traced=options["otel"],
         receipts=options["receipts"],
         receipts_text=options["receipts_text"],
+        semantic=_semantic(options["semantic_cache"]),
         limits=limits,
     )
     if not settings.keys and not settings.is_loopback:
@@ -258,6 +264,25 @@ def _admin_keys(options: dict[str, Any]) -> tuple[str, ...]:
         hint = f"--admin-key-file or {ADMIN_KEYS} gives one"
         raise InputError("changes nothing without an admin key", where="--admin-folder", hint=hint)
     return found
+
+
+def _semantic(text: str | None) -> tuple[str, float] | None:
+    """An encoder, and the cosine from which on two questions are one.
+
+    Raises:
+        InputError: The text names none.
+    """
+    if text is None:
+        return None
+    name, _, number = text.rpartition("=")
+    try:
+        threshold = float(number)
+    except ValueError:
+        threshold = 0.0
+    if not name or not 0 < threshold <= 1:
+        hint = "such as minilm=0.98: the name of a served encoder, and a number above 0, up to 1"
+        raise InputError(f"{text!r} is no MODEL=COSINE", where="--semantic-cache", hint=hint)
+    return name, threshold
 
 
 def _seconds(milliseconds: float | None) -> float | None:
