@@ -65,6 +65,8 @@ def test_without_the_packages_of_spans(
         (("--api-key-file", "none"), 2, "--api-key-file"),
         (("--admin-key-file", "none"), 2, "--admin-key-file"),
         (("--admin-folder", "."), 2, "--admin-folder: changes nothing without an admin key"),
+        (("--semantic-cache", "minilm"), 2, "'minilm' is no MODEL=COSINE"),
+        (("--semantic-cache", "minilm=nan"), 2, "'minilm=nan' is no MODEL=COSINE"),
     ],
 )
 def test_wrong_options(
