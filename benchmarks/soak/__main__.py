@@ -8,12 +8,13 @@ spill, budgets, speculation by all that the artifact supports) and lets clients 
 requests at once: sampled, greedy, with structures, several completions, beams, salts, priorities,
 deadlines, adapters, cancellations, and requests that are read for a while and then lost. Afterwards
 each request runs alone, where nothing is cached of it, and must give the same; some run in all
-rounds and must give the same in all. When nobody asks any more all KV blocks must be back, and
-resident memory is noted when the engine is closed.
+rounds and must give the same in all. When nobody asks any more all KV blocks must be back. When the
+engine is closed, the bytes are noted that malloc has given out and nobody freed, and resident
+memory after freed pages went back.
 
 Totals are printed, and written to the file, however the run ends. The exit code is 1 after a
-difference, an unexpected error, a block that is lost, an engine that died, or memory that grew in
-the run's second half by 2 % or more, and 130 where it was interrupted.
+difference, an unexpected error, a block that is lost, an engine that died, or memory of any of
+these kinds that grew in the run's second half by 2 % or more, and 130 where it was interrupted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from typing import Any
 import optc
 from benchmarks.soak.adapters import write_adapters
 from benchmarks.soak.draws import Draws, Job, Manner, draft_of
-from benchmarks.soak.memory import growth_percent, resident
+from benchmarks.soak.memory import allocated, growth_percent, measure_exactly, resident
 from benchmarks.soak.traffic import (
     PATIENCE_S,
     Clients,
@@ -57,6 +58,8 @@ from optc.system.processes.process_memory import give_back_freed
 JOBS, ANCHORS = 40, 8
 #: Growth of memory that is too much, in percent over the second half of the run.
 MOST_GROWTH = 2.0
+#: Kinds of memory that are noted, by how their notes are called.
+_MEMORY = {"all": "", "anonymous": "anonymous_", "allocated": "allocated_"}
 #: Differences that are kept word by word.
 _SHOWN = 20
 
@@ -98,12 +101,14 @@ class Soak:
             self.round(self.rounds[-1], jobs, min(round_s, until - time.monotonic()))
             gc.collect()
             give_back_freed()
-            now = resident()
+            now, given = resident(), allocated()
             self.rounds[-1] |= {
                 "ended_s": round(time.monotonic() - self.begun, 1),
                 "closed_mb": round(now.all / 1e6, 3),
                 "closed_anonymous_mb": round(now.anonymous / 1e6, 3),
             }
+            if given is not None:
+                self.rounds[-1]["closed_allocated_mb"] = round(given / 1e6, 3)
             print(json.dumps(self.rounds[-1], default=str), flush=True)
 
     def round(self, note: dict[str, Any], jobs: list[Job], seconds: float) -> None:
@@ -186,11 +191,7 @@ class Soak:
 
     def result(self) -> dict[str, Any]:
         """Totals, as they are now."""
-        closed = [(r["ended_s"], r) for r in self.rounds if "closed_mb" in r]
-        growth = {
-            name: growth_percent([(at, one[key]) for at, one in closed]) if closed else None
-            for name, key in (("all", "closed_mb"), ("anonymous", "closed_anonymous_mb"))
-        }
+        growth = {name: self._growth(f"closed_{part}mb") for name, part in _MEMORY.items()}
         within = [r["growth_percent"] for r in self.rounds if r.get("growth_percent") is not None]
         return {
             "artifact": self.artifact.name,
@@ -205,6 +206,10 @@ class Soak:
             "first_differences": self.differing[:_SHOWN],
             "every_round": self.rounds,
         }
+
+    def _growth(self, key: str) -> float | None:
+        noted = [(one["ended_s"], one[key]) for one in self.rounds if key in one]
+        return growth_percent(noted) if noted else None
 
 
 def supported_kinds(artifact: Path, load: dict[str, Any], draft: Path | None) -> tuple[str, ...]:
@@ -279,4 +284,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    measure_exactly("benchmarks.soak")
     sys.exit(main())

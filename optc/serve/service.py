@@ -20,13 +20,12 @@ from optc.serve.receipts import Receipts, seeded
 from optc.serve.semantic.cache import SemanticCache
 from optc.serve.settings import HTTPSettings
 from optc.system.logs.logger import logger
+from optc.system.logs.named_once import NamedOnce
 
 if TYPE_CHECKING:  # of the extra 'otel'
     from optc.serve.tracing.tracing import Tracing
 
 _LOG = logger(__name__)
-#: Names of unknown fields that are remembered, and their characters.
-_NAMES, _CHARACTERS = 256, 64
 
 
 class Service:
@@ -63,7 +62,7 @@ class Service:
         self.began_s = time.monotonic()
         self.draining = False
         self._preparing = 0
-        self._unknown: set[str] = set()
+        self._unknown = NamedOnce()
 
     @property
     def state(self) -> Literal["draining", "loading", "busy", "ready"]:
@@ -155,9 +154,7 @@ class Service:
     def _note_unknown(self, names: Sequence[str]) -> None:
         """Name fields once that change nothing."""
         for name in names:
-            short = name[:_CHARACTERS]
-            if short not in self._unknown and len(self._unknown) < _NAMES:
-                self._unknown.add(short)
+            if (short := self._unknown.first(name)) is not None:
                 _LOG.warning("requests have a field %r, which is ignored", short)
 
 

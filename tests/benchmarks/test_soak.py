@@ -15,7 +15,7 @@ import optc
 from benchmarks.soak import __main__ as soak
 from benchmarks.soak.adapters import write_adapters
 from benchmarks.soak.draws import Draws, Job, Manner
-from benchmarks.soak.memory import growth_percent, resident
+from benchmarks.soak.memory import EXACT, allocated, growth_percent, measure_exactly, resident
 from benchmarks.soak.traffic import Outcome, Tally, differences
 from benchmarks.soak.watch import idle_faults
 from optc import registry
@@ -199,6 +199,37 @@ def test_memory_that_is_taken_is_seen() -> None:
     assert after.all > after.anonymous
 
 
+def test_what_was_allocated_is_counted_to_the_byte_and_without_what_was_freed() -> None:
+    before = allocated()
+    if before is None:
+        pytest.skip("the C library has no mallinfo2")
+    taken = [np.ones(1 << 20, np.uint8) for _ in range(16)]
+    during = allocated()
+    del taken
+    after = allocated()
+    assert during is not None
+    assert after is not None
+    assert during - before >= 16 << 20
+    assert abs(after - before) < 1 << 20  # other threads
+
+
+def test_a_soak_begins_anew_where_memory_would_not_be_counted_exactly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr("os.execve", lambda _, *given: begun.append(given))
+    monkeypatch.setattr("sys.argv", ["soak", "artifact", "--seed", "1"])
+    monkeypatch.delenv("PYTHONMALLOC", raising=False)
+    measure_exactly("some.module")
+    ((command, environment),) = begun
+    assert command[1:] == ["-m", "some.module", "artifact", "--seed", "1"]
+    assert environment.items() >= EXACT.items()
+    for name, value in EXACT.items():
+        monkeypatch.setenv(name, value)
+    measure_exactly("some.module")
+    assert len(begun) == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -208,6 +239,7 @@ def test_memory_that_is_taken_is_seen() -> None:
         ({"errors": {"a request waits for ever": 1}}, 1),
         ({"second_half_growth_percent": {"all": 1.9, "anonymous": None}}, 0),
         ({"second_half_growth_percent": {"all": 1.9, "anonymous": 2.0}}, 1),
+        ({"second_half_growth_percent": {"anonymous": 1.9, "allocated": 2.0}}, 1),
     ],
 )
 def test_what_fails_a_soak(changes: dict[str, Any], code: int) -> None:

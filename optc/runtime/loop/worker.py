@@ -364,6 +364,8 @@ class Worker:
     def _add(self, core: Core, submission: Submission) -> None:
         """Give a request to the core; one that it cannot take fails alone."""
         handle = submission.handle
+        cancelled = handle in self._cancelled
+        self._cancelled.discard(handle)  # whether or not the request can be added
         added: list[Request] = []
         try:
             for index in range(submission.completions):
@@ -378,8 +380,7 @@ class Worker:
         self._requests |= {request.id: (handle, request) for request in added}
         self._of[handle] = added
         self._placed.add(added[0].id)
-        if handle in self._cancelled:
-            self._cancelled.remove(handle)
+        if cancelled:
             self._cancel(core, handle)
 
     def _leave_place(self, request: Request) -> None:

@@ -32,6 +32,7 @@ from optc.runtime.text.messages import (
 from optc.runtime.text.rust_errors import rust_errors
 from optc.system.foreign.file import read_file
 from optc.system.logs.logger import logger
+from optc.system.logs.named_once import NamedOnce
 
 Message = Mapping[str, Any]
 #: Conversations that show what a template puts around messages, whose content is no token.
@@ -90,7 +91,7 @@ class Tokenizer:
         self.chat_template = chat_template
         self.special_tokens = dict(special_tokens or {})
         self._forms: dict[str, Form] = {}
-        self._noted: set[str] = set()  # variables that the template does not read
+        self._noted = NamedOnce()  # variables that the template does not read
         backend.no_truncation()  # a tokenizer file may carry a training-time limit
         backend.no_padding()
 
@@ -253,9 +254,8 @@ class Tokenizer:
                     where=name,
                     hint="write them into the system message",
                 )
-            if name not in self._noted:
-                self._noted.add(name)
-                _LOG.warning("the chat template reads no variable %r", name)
+            if (short := self._noted.first(name)) is not None:
+                _LOG.warning("the chat template reads no variable %r", short)
 
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:

@@ -116,12 +116,27 @@ def test_bad_priorities_are_refused(priority: int) -> None:
         engine.generate([[1]], priority=priority)
 
 
-def test_the_next_deadline_is_the_earliest() -> None:
-    class Watched:
-        def __init__(self, number: int, deadline_s: float | None) -> None:
-            self.id, self.deadline_s = number, deadline_s
-            self.finish_reason: str | None = None
+class Watched:
+    def __init__(self, number: int, deadline_s: float | None) -> None:
+        self.id, self.deadline_s = number, deadline_s
+        self.finish_reason: str | None = None
 
+
+def test_what_has_ended_is_not_held_until_its_deadline() -> None:
+    deadlines = Deadlines()
+    going = [Watched(number, 3600.0 - number) for number in range(40)]
+    held = []
+    for request in [*going, *(Watched(number, 3600.0) for number in range(100, 2100))]:
+        deadlines.add(cast("Request", request))
+        if request.id >= 100:
+            request.finish_reason = "stop"
+        held.append(len(deadlines))
+    assert max(held) == 80, "twice those that go on"
+    assert deadlines.expired(3600.0) == going[::-1]
+    assert len(deadlines) == 0
+
+
+def test_the_next_deadline_is_the_earliest() -> None:
     deadlines = Deadlines()
     assert not deadlines
     late, soon, never = Watched(1, 9.0), Watched(2, 4.0), Watched(3, None)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from optc.runtime.speculative.planning.acceptance import Acceptance
 from optc.runtime.speculative.planning.controller import Draftable
-from optc.runtime.speculative.planning.plan_drafts import Costs, DraftPlan, plan_drafts
+from optc.runtime.speculative.planning.plan_drafts import Costs, DraftPlan, DraftPlans
 
 #: A draft model that lacks more rows of a request than this must first invest in it.
 UP_TO_DATE = 16
@@ -48,6 +48,7 @@ class ChainPlanner:
     def __init__(self, limit: int, acceptance: Acceptance | None = None) -> None:
         self._limit = limit
         self._acceptance = acceptance or Acceptance()
+        self._plans = DraftPlans()
 
     def plan(
         self, requests: Sequence[Draftable], sequences: int, costs: Costs, budget: float
@@ -55,12 +56,12 @@ class ChainPlanner:
         """The drafts that pay (`Planner.plan`)."""
         rates = self._acceptance.rates(requests, self._limit)
         if costs.draft is None:
-            return plan_drafts(rates, sequences, costs, budget)
+            return self._plans.best(rates, sequences, costs, budget)
         least = min(request.catch_up for request in requests)
         reading = costs.catching_up(least) if least > UP_TO_DATE else 0.0
         if reading >= budget:
             return DraftPlan([0] * len(requests))
-        plan = plan_drafts(rates, sequences, costs, budget - reading)
+        plan = self._plans.best(rates, sequences, costs, budget - reading)
         return self._worth_it(requests, sequences, costs, budget, plan)
 
     def learn(self, request_id: int, drafted: int, accepted: int) -> None:

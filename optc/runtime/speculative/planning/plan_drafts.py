@@ -22,6 +22,8 @@ MARGIN = 0.02
 _RATE_STEPS = 128
 #: Drafts that are accepted more rarely win less than any row costs.
 _UNLIKELY = 0.01
+#: Plans of an engine that are kept.
+_KEPT = 1024
 
 
 class Costs(NamedTuple):
@@ -75,27 +77,34 @@ class DraftPlan(NamedTuple):
     extra: float = 0.0
 
 
-def plan_drafts(
-    rates: Sequence[Sequence[float]],
-    sequences: int,
-    costs: Costs,
-    budget: float = math.inf,
-) -> DraftPlan:
-    """The best number of drafts for each request.
+class DraftPlans:
+    """The best plans for one engine. What it planned lately is not computed again, and is forgotten
+    with it: a program that opens and closes engines keeps none of their plans."""
 
-    Args:
-        rates: Of each request that may be given drafts, and of each draft that it may be given at
-            most: the chance that it holds if those before it do, rounded to a 128th.
-        sequences: B, all sequences of the step.
-        costs: Of the engines.
-        budget: Most time that the step may take beyond a plain one.
-    """
-    rounded = tuple(tuple([round(rate * _RATE_STEPS) for rate in mine]) for mine in rates)
-    plan = _plan(rounded, sequences, costs, budget)
-    return plan._replace(counts=plan.counts.copy())
+    def __init__(self) -> None:
+        self._known = lru_cache(maxsize=_KEPT)(_plan)
+
+    def best(
+        self,
+        rates: Sequence[Sequence[float]],
+        sequences: int,
+        costs: Costs,
+        budget: float = math.inf,
+    ) -> DraftPlan:
+        """The best number of drafts for each request.
+
+        Args:
+            rates: Of each request that may be given drafts, and of each draft that it may be given
+                at most: the chance that it holds if those before it do, rounded to a 128th.
+            sequences: B, all sequences of the step.
+            costs: Of the engines.
+            budget: Most time that the step may take beyond a plain one.
+        """
+        rounded = tuple(tuple([round(rate * _RATE_STEPS) for rate in mine]) for mine in rates)
+        plan = self._known(rounded, sequences, costs, budget)
+        return plan._replace(counts=plan.counts.copy())
 
 
-@lru_cache(maxsize=1024)
 def _plan(
     rates: tuple[tuple[int, ...], ...], sequences: int, costs: Costs, budget: float
 ) -> DraftPlan:
@@ -113,7 +122,6 @@ def _plan(
     return DraftPlan(counts, gain, time - plain)
 
 
-@lru_cache(maxsize=4096)
 def _chances(rates: tuple[int, ...]) -> list[float]:
     """That one draft is accepted, two are, and so on, as far as it is likely enough to matter."""
     chances: list[float] = []

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,9 @@ class RowCosts:
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
+    _tables: dict[int, list[float]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def at(self, rows: int) -> float:
         """Seconds of a step of ``rows`` rows; beyond the last measured one as between the last
@@ -53,7 +55,11 @@ class RowCosts:
 
     def upto(self, rows: int) -> list[float]:
         """`at` of 0 to ``rows`` rows and some more; shared, not to be changed."""
-        return _table(self, 1 << rows.bit_length())
+        size = 1 << rows.bit_length()
+        table = self._tables.get(size)
+        if table is None:
+            table = self._tables[size] = [self.at(count) for count in range(size)]
+        return table
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `from_json` takes."""
@@ -74,11 +80,6 @@ class RowCosts:
         if not all(isinstance(s, float) and s > 0 for s in seconds):
             raise ValueError("seconds are not above 0")
         return cls(tuple(map(int, rows)), tuple(seconds))
-
-
-@lru_cache(maxsize=32)
-def _table(costs: RowCosts, size: int) -> list[float]:
-    return [costs.at(rows) for rows in range(size)]
 
 
 def measure_row_costs(

@@ -9,7 +9,7 @@ import pytest
 from optc.runtime.speculative.planning import chain_planner
 from optc.runtime.speculative.planning.chain_planner import UP_TO_DATE, ChainPlanner
 from optc.runtime.speculative.planning.controller import Draftable
-from optc.runtime.speculative.planning.plan_drafts import Costs, DraftPlan, plan_drafts
+from optc.runtime.speculative.planning.plan_drafts import Costs, DraftPlan, DraftPlans
 from optc.runtime.speculative.planning.row_costs import RowCosts
 
 #: A step of B rows takes 1; a draft step a thousandth a row.
@@ -18,13 +18,13 @@ COSTS = Costs(TARGET, RowCosts((1, 1001), (0.001, 1.001)))
 
 
 class Plans:
-    """Stands for `plan_drafts`: gives each request two drafts, with a gain and a time."""
+    """Stands for `DraftPlans`: gives each request two drafts, with a gain and a time."""
 
     def __init__(self, gain: float = 0.5, extra: float = 0.1) -> None:
         self.gain, self.extra = gain, extra
         self.budgets: list[float] = []
 
-    def __call__(
+    def best(
         self, rates: Sequence[Sequence[float]], sequences: int, costs: Costs, budget: float
     ) -> DraftPlan:
         self.budgets.append(budget)
@@ -34,7 +34,7 @@ class Plans:
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> Plans:
     made = Plans()
-    monkeypatch.setattr(chain_planner, "plan_drafts", made)
+    monkeypatch.setattr(chain_planner, "DraftPlans", lambda: made)
     return made
 
 
@@ -52,7 +52,7 @@ def test_without_a_draft_model_the_plan_is_the_best_one() -> None:
     requests = [Draftable(1, 50, 900), Draftable(2, 50, 900)]
     costs = Costs(RowCosts((1, 101), (1.0, 2.0)))
     plan = planner.plan(requests, 2, costs, 0.05)
-    assert plan == plan_drafts(planner._acceptance.rates(requests, 3), 2, costs, 0.05)
+    assert plan == DraftPlans().best(planner._acceptance.rates(requests, 3), 2, costs, 0.05)
     assert max(plan.counts) == 3, "the limit"
     assert sum(plan.counts) < 6, "the budget"
 
