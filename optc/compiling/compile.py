@@ -18,11 +18,14 @@ from optc.system.sources.dim import Dim
 from optc.system.sources.encoder_folder import may_be_encoder
 from optc.system.sources.speech_folder import may_transcribe
 from optc.system.sources.tensor_source import TensorSource, is_tensor_source
+from optc.system.sources.text_to_text_folder import may_rewrite
 
 #: The recipe of models of speech where none is named.
 SPEECH_RECIPE = "speech-fp32"
 #: The recipe of pipelines of diffusers where none is named.
 DIFFUSION_RECIPE = "diffusion-fp32"
+#: The recipe of models that turn texts into texts where none is named.
+TEXT_TO_TEXT_RECIPE = "text2text-fp32"
 
 
 class AnyChanges(CompileChanges, total=False):
@@ -36,7 +39,7 @@ class AnyChanges(CompileChanges, total=False):
         inputs: Inputs to judge a model by: arrays by name, or ``.npz`` files; none are the example,
             or random ones. Of a model of speech WAV files, or folders of them; none are sentences
             that a synthesizer spoke. Of a classifier also images and folders of them; of a pipeline
-            of diffusers files of text with a prompt a line.
+            of diffusers, or an encoder-decoder of text, files of text with a prompt a line.
         images: How images become the model's input, which makes it a classifier: the keys of a
             Hugging Face folder's ``preprocessor_config.json``, or a file with them
             (docs/how-to/classify-images.md).
@@ -64,6 +67,15 @@ def _transcribes(model: Any) -> bool:
     return not is_tensor_source(model) and may_transcribe(Path(model))
 
 
+def _rewrites(model: Any) -> bool:
+    """True for the folder of an encoder-decoder of text."""
+    if is_tensor_source(model) or not may_rewrite(Path(model)):
+        return False
+    from optc.importer.tensors.text_to_text import is_rewriter
+
+    return is_rewriter(Path(model))
+
+
 _OF_TENSORS = ("args", "kwargs", "dynamic", "dims", "inputs", "images")
 
 
@@ -84,10 +96,11 @@ def compile(
             Hub. Or a model of named tensors: a `torch.nn.Module`, a `torch.export.ExportedProgram`
             or ``.pt2`` file, a model of onnx or onnx_ir or ``.onnx`` file, or
             ``package.module:factory``, whose factory gives one of these, or a module and its args.
-            Or the folder of a model of speech, such as Whisper, or of a pipeline of diffusers.
+            Or the folder of a model of speech, such as Whisper, of an encoder-decoder of text, such
+            as T5 or BART, or of a pipeline of diffusers.
         recipe, output: As in `CompileOptions`; here they need no name. The default recipe of models
             of named tensors is ``tensors-fp32``, of speech ``speech-fp32``, of pipelines of
-            diffusers ``diffusion-fp32``.
+            diffusers ``diffusion-fp32``, of encoder-decoders of text ``text2text-fp32``.
         options: What is asked for; None are the defaults.
         progress: Told what goes on.
         **changes: Fields of `CompileOptions` that differ from ``options``, and for models of named
@@ -111,6 +124,11 @@ def compile(
 
         asked = _asked(DIFFUSION_RECIPE, recipe, output, options, changes)
         return compile_diffusion(Path(model), own, asked, progress)
+    if _rewrites(model):
+        from optc.compiling.text_to_text.compile import compile_text_to_text
+
+        asked = _asked(TEXT_TO_TEXT_RECIPE, recipe, output, options, changes)
+        return compile_text_to_text(Path(model), own, asked, progress)
     if not (is_tensor_source(model) or _encodes(model)):
         if given := next((name for name, value in own.items() if value), ""):
             raise InputError(

@@ -11,6 +11,7 @@ from optc.artifact.tasks.embedding import EMBEDDING_NAME
 from optc.artifact.tasks.image_generation import IMAGE_GENERATION_NAME
 from optc.artifact.tasks.reranking import RERANKING_NAME
 from optc.artifact.tasks.tensors import TENSORS_NAME
+from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT_NAME
 from optc.artifact.tasks.token_classification import TOKEN_CLASSIFICATION_NAME
 from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.runtime import loader
@@ -39,7 +40,8 @@ def load(
     `optc.Classifier`, of texts an `optc.TextClassifier`, of tokens an `optc.TokenClassifier`, and a
     cross-encoder an `optc.Reranker`: for type checkers, `optc.load_tensors` gives the same. A model
     of speech becomes an `optc.Transcriber`, as `optc.load_transcriber` gives it, and one that makes
-    images an `optc.ImageGenerator`, as `optc.load_image_generator` gives it.
+    images an `optc.ImageGenerator`, as `optc.load_image_generator` gives it. One that turns texts
+    into texts becomes an `optc.Rewriter`, as `optc.load_rewriter` gives it.
 
     Args:
         path: The artifact's folder.
@@ -62,6 +64,10 @@ def load(
         from optc.runtime.diffusion.load import load_image_generator
 
         return cast("Engine", load_image_generator(path, settings, **changes))
+    if face == TEXT_TO_TEXT_NAME:
+        from optc.runtime.text_to_text.load import load_rewriter
+
+        return cast("Engine", load_rewriter(path, settings, **changes))
     if face in _OF_TENSORS:
         from optc.runtime.tensors.load import load_tensors
 

@@ -15,6 +15,7 @@ FACES = (
     "image-generation",
     "reranking",
     "token-classification",
+    "text-to-text",
 )
 
 

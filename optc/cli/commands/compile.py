@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
     help="Inputs to judge such a model by (.npz, of classifiers images) [its example, or random "
-    "ones], or a model of speech: sounds (.wav) [sentences that ship], or a pipeline of diffusers: "
-    "files of prompts [some that ship]; repeated.",
+    "ones], or a model of speech: sounds (.wav) [sentences that ship], or a pipeline of diffusers, "
+    "or an encoder-decoder of text: files of texts, one a line [some that ship]; repeated.",
 )
 @click.option(
     "--images",
@@ -69,7 +69,8 @@ def command(as_json: bool, **options: Any) -> None:
 
     MODEL is a Hugging Face folder or name or a GGUF file of a decoder; or a model of named tensors:
     a file .onnx or .pt2, the folder of an encoder, or package.module:factory; or the folder of a
-    model of speech, such as Whisper, or of a pipeline of diffusers.
+    model of speech, such as Whisper, of an encoder-decoder of text, such as T5, or of a pipeline of
+    diffusers.
 
     Writes an artifact only if every gate of the recipe holds; exit code 4 if one does not. With
     --recipe auto, finds the fastest or smallest of all recipes that hold what --gate asks for.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.batch.answering import BatchFiles, answer_file
@@ -39,6 +40,12 @@ _SERVED = (
     "draft",
     "num_speculative_tokens",
     "generation_defaults",
+)
+
+#: Options of languages, and all that models have that turn texts into texts.
+_LANGUAGES = ("source_language", "target_language")
+_REWRITES = frozenset(
+    {"artifact", "prompts", "prompt_file", "max_tokens", "engine", "as_json", *_LANGUAGES}
 )
 
 
@@ -89,6 +96,16 @@ _SERVED = (
     help="Of a model that makes images: how far it follows the prompt [7.5].",
 )
 @click.option(
+    "--source-language",
+    metavar="CODE",
+    help="Of a model that turns texts into texts: the language of the prompts, such as eng_Latn.",
+)
+@click.option(
+    "--target-language",
+    metavar="CODE",
+    help="Of a model that turns texts into texts: the language to write, such as deu_Latn.",
+)
+@click.option(
     "--inputs",
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
@@ -113,6 +130,7 @@ def command(
     each line of a file has its answer in another one.
     """
     from optc.cli.inputs.images_run import makes_images, run_images
+    from optc.cli.inputs.text_to_text_run import rewrites, run_rewriter
     from optc.runtime.loader import load
 
     if inputs is not None:
@@ -138,6 +156,17 @@ def command(
     if prompts.empty and source is None:
         names = "'--prompt', '--prompt-file', '--messages' or '--input'"
         raise click.UsageError(f"Missing option {names}")
+    languages = {name: options.pop(name) for name in _LANGUAGES}
+    languages = {name: value for name, value in languages.items() if value is not None}
+    if source is None and rewrites(artifact):
+        _refuse_others(_REWRITES)
+        texts = [str(prompt) for _, prompt in prompts.read()]
+        most = options["max_tokens"]
+        run_rewriter(artifact, texts, options["engine"], as_json, max_tokens=most, **languages)
+        return
+    if languages:
+        name = next(iter(languages)).replace("_", "-")
+        raise click.UsageError(f"--{name} is of models that turn texts into texts")
     settings = ServeSettings(**stated(options, _SERVED))
     params = sampling_params(options)
     terms: dict[str, Any] = {"deadline_s": timeout, "parse_special": parse_special}
@@ -169,6 +198,22 @@ def command(
         note(summary(output, params.structure is not None))
     if loaded.info is not None and loaded.info.rejected:
         note(visible(chosen_text(loaded.info)))
+
+
+def _refuse_others(taken: frozenset[str]) -> None:
+    """Refuse options that a model which turns texts into texts does not have.
+
+    Raises:
+        UsageError: One is stated.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        origin = context.get_parameter_source(name)
+        if origin is ParameterSource.COMMANDLINE and name not in taken:
+            raise click.UsageError(
+                f"{parameter.opts[-1]} is not of models that turn texts into texts"
+            )
 
 
 def _stream(

@@ -79,7 +79,7 @@ def import_speech(folder: Path) -> ImportedSpeech:
     name, most = folder.resolve().name, int(getattr(model.config, "max_target_positions", 448))
     shape = (_EXAMPLE, features.mels, features.frames)
     example = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    halves = import_halves(model, name, example, most)
+    halves = import_halves(model, name, (example,), most)
     positions = halves.encoder.interface.outputs[0].dims[2]
     conventions = _conventions(folder, config, content, features, most)
     if isinstance(positions, int):

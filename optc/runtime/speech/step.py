@@ -23,15 +23,18 @@ class DecoderBatch:
 
     Args:
         decoder: As `optc.importer.tensors.encoder_decoder.ImportedHalves.decoder`.
-        cross: By name, each f32[requests, heads, positions, D].
+        cross: By name, each f32[requests, heads, positions, D]; and other inputs by request that
+            stay, such as a mask of the positions.
     """
 
-    def __init__(self, decoder: Run, cross: Mapping[str, Float32]) -> None:
+    def __init__(self, decoder: Run, cross: Mapping[str, Array]) -> None:
         self._decoder = decoder
         self._cross = dict(cross)
         # before the first token; a decoder has as many heads for both attentions
         self._past = {
-            name.replace("cross_", "past_"): tensor[:, :, :0] for name, tensor in cross.items()
+            name.replace("cross_", "past_"): tensor[:, :, :0]
+            for name, tensor in cross.items()
+            if name.startswith("cross_")
         }
 
     @property
@@ -43,7 +46,8 @@ class DecoderBatch:
         """Logits f32[requests, T, V] behind each of the next tokens [requests, T]."""
         found = self._decoder(self.inputs(tokens))
         self._past = {name: found[f"{name}_out"] for name in self._past}
-        return found["logits"]
+        logits: Float32 = found["logits"]
+        return logits
 
     def inputs(self, tokens: Int64) -> dict[str, Array]:
         """The decoder's inputs for the next tokens [requests, T]."""

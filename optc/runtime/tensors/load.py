@@ -9,6 +9,7 @@ from optc.artifact.artifact import Artifact
 from optc.artifact.tasks.classification import CLASSIFICATION_NAME
 from optc.artifact.tasks.embedding import EMBEDDING_NAME
 from optc.artifact.tasks.reranking import RERANKING_NAME
+from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT_NAME
 from optc.artifact.tasks.token_classification import TOKEN_CLASSIFICATION_NAME
 from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.errors import UnsupportedError
@@ -55,6 +56,12 @@ def load_tensors(
             "writes down speech, by two engines together",
             where=str(path),
             hint="load it with optc.load_transcriber",
+        )
+    if artifact.manifest.task.face == TEXT_TO_TEXT_NAME:
+        raise UnsupportedError(
+            "turns texts into texts, by two engines together",
+            where=str(path),
+            hint="load it with optc.load_rewriter",
         )
     with artifact.contents_checked(settings.verify):
         choice = artifact.choose(name=settings.engine)

@@ -45,6 +45,7 @@ SHIPPED = {
         "products-int8",
     ),
     *("speech-fp32", "speech-int8"),
+    *("text2text-fp32", "text2text-int8"),
     *("vision-int8", "vision-fp16"),
     *("int3-fused", "int2-fused"),
     *("trt-fp16", "trt-int8", "trt-int4", "trt-int8-qdq", "trt-fp8", "trt-nvfp4"),

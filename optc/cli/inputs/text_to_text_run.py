@@ -1,0 +1,55 @@
+"""``optc run --prompt`` of models that turn texts into texts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Unpack
+
+import click
+from msgspec import to_builtins
+
+from optc.artifact.artifact import read_manifest
+from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT_NAME
+from optc.cli.output import print_json
+from optc.runtime.text_to_text.load import load_rewriter
+from optc.runtime.text_to_text.rewriter import RewritingChanges
+
+
+def rewrites(artifact: Path) -> bool:
+    """True if an artifact turns texts into texts."""
+    return read_manifest(artifact).task.face == TEXT_TO_TEXT_NAME
+
+
+def run_rewriter(
+    artifact: Path,
+    texts: list[str],
+    engine: str | None,
+    as_json: bool,
+    **how: Unpack[RewritingChanges],
+) -> None:
+    """Write a text for each text.
+
+    Args:
+        artifact: Its folder.
+        texts: To read.
+        engine: Name of the engine.
+        as_json: Print one JSON object.
+        **how: Fields of `optc.runtime.text_to_text.rewriter.Rewriting`.
+
+    Raises:
+        RequestError: A text is longer than the model reads, or a value of ``how`` is not usable.
+    """
+    with load_rewriter(artifact, engine=engine) as loaded:
+        started = time.perf_counter()
+        found = loaded.generate(texts, **how)
+        seconds = time.perf_counter() - started
+        info = dict(loaded.info)
+    if as_json:
+        results = [to_builtins(one) for one in found]
+        print_json("run", {"results": results, "seconds": seconds, "engine": info}, [])
+        return
+    for text, one in zip(texts, found, strict=True):
+        if len(texts) > 1:
+            click.echo(f"── {text!r}")
+        click.echo(one.text)

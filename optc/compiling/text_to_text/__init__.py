@@ -1,0 +1,1 @@
+"""Compiles models that turn texts into texts."""

@@ -1,0 +1,94 @@
+"""One compile of a model that turns texts into texts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import to_builtins
+
+from optc.artifact.artifact import Artifact
+from optc.artifact.manifest import TOKENIZER_FILE, TokenizerEntry
+from optc.artifact.store.local import store_root
+from optc.artifact.tasks.text_to_text import ENCODER, TEXT_TO_TEXT, TEXT_TO_TEXT_NAME
+from optc.artifact.writer import ArtifactWriter
+from optc.compiling.building.built_engine import TARGET
+from optc.compiling.judging.judge import Judgement
+from optc.compiling.parts.compile import Parts, PartsCompile, tensor_engines
+from optc.compiling.resolving.memory import PeakMemory
+from optc.compiling.resolving.options import limit_of
+from optc.compiling.tensors.compile import load_tensor_recipe
+from optc.compiling.text_to_text.judge import judge_rewriter
+from optc.compiling.text_to_text.texts import Texts
+from optc.errors import InputError
+from optc.importer.tensors.text_to_text import ImportedRewriter, import_rewriter
+from optc.runtime.text_to_text.conventions import CONVENTIONS_FILE
+from optc.system.options import CompileOptions
+from optc.system.progress import Progress, no_progress
+
+
+def compile_text_to_text(
+    folder: Path,
+    given: Mapping[str, Any],
+    asked: CompileOptions,
+    progress: Progress = no_progress,
+) -> Artifact:
+    """Compile an encoder-decoder of text into an artifact and prove it against its source.
+
+    Args:
+        folder: Of the model, for transformers.
+        given: ``inputs``: texts to judge it by (`optc.compiling.text_to_text.texts`); none are
+            sentences that ship.
+        asked: Of its options those count that do not concern generators of text.
+        progress: Told what goes on.
+
+    Raises:
+        InputError: Bad usage, folder, recipe, text or output; nothing is left behind.
+        UnsupportedError: Something in the model cannot be captured or lowered.
+        UnavailableError: A package is missing.
+        GateError: A gate failed; its ``details`` hold what was measured.
+    """
+    started = time.perf_counter()
+    if other := next((name for name, value in given.items() if value and name != "inputs"), ""):
+        raise InputError(
+            "is not for models that turn texts into texts", where=other, hint="leave it out"
+        )
+    recipe = load_tensor_recipe(
+        asked, (TEXT_TO_TEXT_NAME,), "such as text2text-fp32 or text2text-int8"
+    )
+    engines = tensor_engines(asked, recipe)
+    name = folder.resolve().name
+    output = asked.output or store_root() / f"{name}-{recipe.name}"
+    texts = Texts.of(given.get("inputs", ()), asked.calibration)
+    with (
+        PeakMemory(limit_of(asked.max_ram)) as memory,
+        ArtifactWriter(output, force=asked.force) as writer,
+    ):
+        compiling = PartsCompile(asked, recipe, engines, writer, memory, progress, started)
+        judged = partial(judge_rewriter, recipe, texts.judged, writer, asked)
+        return compiling.run(lambda: _parts(import_rewriter(folder), judged))
+
+
+def _parts(imported: ImportedRewriter, judge: Callable[..., Judgement]) -> Parts:
+    """Both halves; the tokenizer and the conventions are files of the artifact."""
+
+    def write(writer: ArtifactWriter) -> TokenizerEntry:
+        file = writer.subfolder("tokenizer") / "tokenizer.json"
+        file.write_text(imported.tokenizer, "utf-8")
+        conventions = json.dumps(to_builtins(imported.conventions), indent=1, sort_keys=True)
+        (writer.folder / CONVENTIONS_FILE).write_text(conventions + "\n", "utf-8")
+        return TokenizerEntry((TOKENIZER_FILE,), None, imported.conventions.ends, add_bos=False)
+
+    return Parts(
+        task=TEXT_TO_TEXT,
+        name=imported.name,
+        digest=imported.digest,
+        graphs={ENCODER: imported.halves.encoder, TARGET: imported.halves.decoder},
+        judge=partial(judge, imported),
+        write=write,
+        warnings=imported.warnings,
+    )

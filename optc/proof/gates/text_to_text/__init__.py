@@ -1,0 +1,1 @@
+"""Measures of models that turn texts into texts."""

@@ -1,0 +1,78 @@
+"""Measures a rewriter beside the one of its source."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+
+from optc.artifact.tasks.task import SPEED
+from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT
+from optc.proof.gates.measure import GateResult, judge
+from optc.runtime.text_to_text.rewriter import Rewriter, RewritingChanges, Rewritten
+
+#: Speed is the median over so many turns, with so many texts.
+_TURNS, _TEXTS = 3, 4
+_SPEEDUP = TEXT_TO_TEXT.of(SPEED)[0]
+
+
+def measure_rewriter(
+    found: Rewriter,
+    reference: Rewriter,
+    baseline: Rewriter,
+    texts: Sequence[str],
+    bounds: Mapping[str, float | None],
+    engine: str,
+    how: RewritingChanges,
+) -> tuple[GateResult, ...]:
+    """Verdicts of the task's measures, in order.
+
+    Args:
+        found: With the engine.
+        reference: With the source's own outputs.
+        baseline: With the float32 graphs in ONNX Runtime, whose speed is 1.
+        texts: To read.
+        bounds: Of the recipe.
+        engine: Its name.
+        how: Texts are written.
+    """
+    wanted = reference.generate(texts, **how)
+    ours = found.generate(texts, **how)
+    same = [a.tokens == b.tokens for a, b in zip(ours, wanted, strict=True)]
+    values: dict[str, float | None] = {
+        "token_agreement": _agreement(found, texts, wanted, how),
+        "rewriting_agreement": sum(same) / len(same),
+    }
+    if _SPEEDUP in bounds:
+        values[_SPEEDUP] = _speedup(found, baseline, texts[:_TEXTS], how)
+    return tuple(
+        dataclasses.replace(judge(name, values.get(name), bounds.get(name), ""), engine=engine)
+        for name in TEXT_TO_TEXT.gates
+    )
+
+
+def _agreement(
+    found: Rewriter, texts: Sequence[str], wanted: Sequence[Rewritten], how: RewritingChanges
+) -> float:
+    """The share of the reference's tokens that the engine would have written, too; ends count."""
+    agreed = count = 0
+    for text, one in zip(texts, wanted, strict=True):
+        likeliest = found.likeliest(text, one, **how)
+        agreed += sum(a == b for a, b in zip(likeliest, one.tokens, strict=False))
+        agreed += one.ended and likeliest[-1] in found.conventions.ends
+        count += len(one.tokens) + one.ended
+    return agreed / count
+
+
+def _speedup(
+    found: Rewriter, baseline: Rewriter, texts: Sequence[str], how: RewritingChanges
+) -> float:
+    """Median time of the baseline over that of the engine, which take turns."""
+    seconds: dict[int, list[float]] = {0: [], 1: []}
+    for _ in range(_TURNS):
+        for index, one in enumerate((found, baseline)):
+            begun = time.perf_counter()
+            one.generate(texts, **how)
+            seconds[index].append(time.perf_counter() - begun)
+    return statistics.median(seconds[1]) / statistics.median(seconds[0])

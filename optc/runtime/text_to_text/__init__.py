@@ -1,0 +1,1 @@
+"""Runs encoder-decoders that turn a text into another one."""

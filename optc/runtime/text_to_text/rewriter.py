@@ -1,0 +1,258 @@
+"""`Rewriter`: texts become other texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.errors import RequestError
+from optc.runtime.executable.tensors import TensorsExecutable
+from optc.runtime.speech.step import DecoderBatch
+from optc.runtime.text_to_text.conventions import TextConventions
+from optc.runtime.text_to_text.rules import Rules
+from optc.runtime.text_to_text.write import write
+
+if TYPE_CHECKING:
+    import tokenizers
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What a model wrote for a text; ``str`` gives it.
+
+    Attributes:
+        text: Without special tokens.
+        tokens: All of them, without the decoder's start and without the end.
+        ended: Whether the model ended it; else it was cut off at ``max_tokens``.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    ended: bool
+
+    def __str__(self) -> str:
+        """The text."""
+        return self.text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewriting:
+    """Settings for writing texts.
+
+    Attributes:
+        max_tokens: Of a text, its end among them; None is what the model states.
+        source_language: Code of the texts that are read, of models whose tokens name languages;
+            None is the one that their tokenizer names.
+        target_language: Code of the texts that are written; None is the one that the model states.
+        truncate: Cut texts that are longer than the model reads, instead of refusing them.
+        batch_size: Texts that are written together.
+    """
+
+    max_tokens: int | None = None
+    source_language: str | None = None
+    target_language: str | None = None
+    truncate: bool = False
+    batch_size: int = 8
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise RequestError(
+                f"{self.max_tokens} tokens of a text", where="max_tokens", hint="at least 1"
+            )
+        if self.batch_size < 1:
+            raise RequestError(
+                f"{self.batch_size} texts at once", where="batch_size", hint="at least 1"
+            )
+
+
+class RewritingChanges(TypedDict, total=False):
+    """Fields of `Rewriting`."""
+
+    max_tokens: int | None
+    source_language: str | None
+    target_language: str | None
+    truncate: bool
+    batch_size: int
+
+
+class Rewriter:
+    """A model that turns texts into texts: it translates, sums up, answers.
+
+        with optc.load_rewriter("artifacts/t5-small-text2text-fp32") as rewriter:
+            print(rewriter.generate(["translate English to German: Good morning."])[0].text)
+
+    Calls of several threads run side by side. Each token is the likeliest one.
+
+    Attributes:
+        info: The engines' names, backend and target, and why others were not taken.
+        conventions: Of the model's tokens.
+    """
+
+    def __init__(
+        self,
+        encoder: TensorsExecutable,
+        decoder: TensorsExecutable,
+        conventions: TextConventions,
+        tokenizer: tokenizers.Tokenizer,
+        info: Mapping[str, Any],
+    ) -> None:
+        self._engines: tuple[TensorsExecutable, ...] = (encoder, decoder)
+        self._tokenizer = tokenizer
+        self.conventions = conventions
+        self.info = info
+
+    def generate(
+        self, texts: str | Sequence[str], **wanted: Unpack[RewritingChanges]
+    ) -> list[Rewritten]:
+        """What the model writes for each text, in order.
+
+        Texts of about one length run together, so that little is padded.
+
+        Args:
+            texts: To read; one may stand alone.
+            **wanted: Fields of `Rewriting` that differ from its defaults.
+
+        Raises:
+            RequestError: A text is none or too long, a value of ``wanted`` is not usable, or the
+                engine is closed.
+        """
+        how = Rewriting(**wanted)
+        given = [texts] if isinstance(texts, str) else list(texts)
+        rules, rows = self._rules(how), self._encoded(given, how)
+        encoder, decoder = self._running()
+        order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
+        found: dict[int, Rewritten] = {}
+        for start in range(0, len(order), how.batch_size):
+            some = order[start : start + how.batch_size]
+            inputs = self._padded([rows[index] for index in some])
+            said = write(decoder.run, _read(encoder, inputs), rules)
+            for index, tokens in zip(some, said, strict=True):
+                found[index] = self._rewritten(tokens, rules)
+        return [found[index] for index in range(len(rows))]
+
+    def calls(
+        self, text: str, written: Rewritten, **wanted: Unpack[RewritingChanges]
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Inputs of the encoder for one text, and of a step of the decoder that reads all of what
+        was written for it; as `generate` otherwise."""
+        how = Rewriting(**wanted)
+        encoder, decoder = self._running()
+        inputs = self._padded(self._encoded([text], how))
+        tokens = np.array([[self._rules(how).start, *written.tokens]], np.int64)
+        batch = DecoderBatch(decoder.run, _read(encoder, inputs))
+        return inputs, batch.inputs(tokens)
+
+    def likeliest(
+        self, text: str, written: Rewritten, **wanted: Unpack[RewritingChanges]
+    ) -> list[int]:
+        """The token that the engine would write at each place of a text, and behind it, given the
+        tokens before; as `generate` otherwise."""
+        rules = self._rules(Rewriting(**wanted))
+        _, step = self.calls(text, written, **wanted)
+        logits = self._running()[1].run(step)["logits"][0]
+        return [rules.next_token(row, written.tokens[:at]) for at, row in enumerate(logits)]
+
+    def close(self) -> None:
+        """Free the engines."""
+        for engine in self._engines:
+            engine.close()
+        self._engines = ()
+
+    def _running(self) -> tuple[TensorsExecutable, TensorsExecutable]:
+        if not self._engines:
+            raise RequestError("the engine is closed", hint="load the artifact again")
+        encoder, decoder = self._engines
+        return encoder, decoder
+
+    def _rules(self, how: Rewriting) -> Rules:
+        known = self.conventions
+        start, first = known.prompt(how.target_language)
+        most = min(how.max_tokens or known.most_tokens, known.positions)
+        if how.max_tokens is not None and how.max_tokens > most:
+            raise RequestError(
+                f"the model writes {most} tokens of a text at most, not {how.max_tokens}",
+                where="max_tokens",
+            )
+        return Rules(known, start, first, most)
+
+    def _encoded(self, texts: Sequence[str], how: Rewriting) -> list[list[int]]:
+        """Tokens of each text, special ones too."""
+        if not all(isinstance(one, str) for one in texts):
+            raise RequestError("texts are no list of texts", where="texts")
+        rows = [list(one.ids) for one in self._tokenizer.encode_batch(list(texts))]
+        if how.source_language is not None:
+            rows = [self._in_language(one, how.source_language) for one in rows]
+        most = self.conventions.source
+        for index, row in enumerate(rows):
+            if len(row) > most and not how.truncate:
+                raise RequestError(
+                    f"it has {len(row)} tokens, and the model reads {most}",
+                    where=f"text {index}",
+                    hint="divide it, or truncate=True cuts it off",
+                )
+            if not row:
+                raise RequestError("it has no tokens", where=f"text {index}")
+        return [self._cut(row) for row in rows]
+
+    def _cut(self, row: list[int]) -> list[int]:
+        """At most as many tokens as are read; what ends the text stays at its end."""
+        most = self.conventions.source
+        if len(row) <= most:
+            return row
+        ends = 0
+        special = {*self.conventions.ends, *self.conventions.languages.values()}
+        while ends < len(row) and row[-1 - ends] in special:
+            ends += 1
+        ends = min(ends, most)
+        return [*row[: most - ends], *row[len(row) - ends :]]
+
+    def _in_language(self, row: list[int], code: str) -> list[int]:
+        """The tokens with another language than the one that the tokenizer names."""
+        token = self.conventions.language(code, "source_language")
+        languages = set(self.conventions.languages.values())
+        return [token if one in languages else one for one in row]
+
+    def _padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Int64]:
+        """Ids and mask i64[texts, tokens]; what stands in the padding counts for nothing."""
+        width = max(map(len, rows))
+        ids = np.full((len(rows), width), rows[0][-1], np.int64)
+        mask = np.zeros((len(rows), width), np.int64)
+        for place, row in enumerate(rows):
+            ids[place, : len(row)] = row
+            mask[place, : len(row)] = 1
+        return {"input_ids": ids, "attention_mask": mask}
+
+    def _rewritten(self, tokens: Sequence[int], rules: Rules) -> Rewritten:
+        ended = rules.ended(tokens)
+        said = tokens[:-1] if ended else tokens
+        text = str(self._tokenizer.decode(list(said), skip_special_tokens=True)).strip()
+        return Rewritten(text, tuple(said), ended)
+
+    def __enter__(self) -> Self:
+        """The rewriter, which is closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """The engine's name."""
+        return f"<optc.Rewriter {self.info.get('name', '')}>"
+
+
+def _read(encoder: TensorsExecutable, inputs: Mapping[str, Int64]) -> dict[str, Any]:
+    """Keys and values of texts, and their mask, which steps of the decoder need."""
+    return {**encoder.run(inputs), "attention_mask": inputs["attention_mask"]}

@@ -1,0 +1,159 @@
+"""Folders of encoder-decoders of text become artifacts that write what transformers writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import optc
+from optc.artifact.artifact import Artifact
+from optc.cli.main import cli
+from optc.errors import InputError, RequestError, UnsupportedError
+from tests.compiling.text_to_text.models import (
+    CONFIGS,
+    ENGLISH,
+    GERMAN,
+    POSITIONS,
+    folder_of,
+    texts,
+    written,
+)
+
+MOST = 12
+#: Of a text, at most: those of a step have to find a place, too.
+WRITTEN = POSITIONS - 5
+KINDS = ("BartForConditionalGeneration", "T5ForConditionalGeneration")
+
+
+@pytest.fixture(scope="module")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("texts") / "texts.txt"
+    file.write_text("\n".join(texts()) + "\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory: pytest.TempPathFactory, text_file: Path) -> tuple[Path, Path]:
+    """A folder and its artifact."""
+    folder = folder_of(KINDS[0], tmp_path_factory.mktemp("bart") / "tiny-bart")
+    return folder, optc.compile(folder, output=folder.parent / "a", inputs=[text_file]).path
+
+
+def _equal(folder: Path, artifact: Path) -> None:
+    wanted = written(folder, texts(), max_new_tokens=MOST)
+    with optc.load_rewriter(artifact) as rewriter:
+        together = rewriter.generate(texts(), max_tokens=MOST)
+        alone = [rewriter.generate(one, max_tokens=MOST)[0] for one in texts()]
+    assert [list(one.tokens) for one in together] == wanted
+    assert together == alone
+    assert [one.ended for one in together] == [len(one) < MOST for one in wanted]
+    assert len({tuple(one) for one in wanted}) > 1
+
+
+def test_tokens_are_those_of_transformers(bart: tuple[Path, Path]) -> None:
+    _equal(*bart)
+
+
+@pytest.mark.parametrize("kind", [KINDS[1], "M2M100ForConditionalGeneration"])
+def test_tokens_of_other_kinds(kind: str, tmp_path: Path, text_file: Path) -> None:
+    folder = folder_of(kind, tmp_path / "m")
+    _equal(folder, optc.compile(folder, output=tmp_path / "a", inputs=[text_file]).path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", sorted({*CONFIGS} - {*KINDS, "M2M100ForConditionalGeneration"}))
+def test_tokens_of_all_kinds(kind: str, tmp_path: Path, text_file: Path) -> None:
+    folder = folder_of(kind, tmp_path / "m")
+    _equal(folder, optc.compile(folder, output=tmp_path / "a", inputs=[text_file]).path)
+
+
+def test_languages(bart: tuple[Path, Path]) -> None:
+    folder, artifact = bart
+    how: dict[str, Any] = {"forced_bos_token_id": GERMAN, "max_new_tokens": MOST}
+    wanted = written(folder, texts()[:2], source=GERMAN, **how)
+    with optc.load_rewriter(artifact) as rewriter:
+        found = rewriter.generate(
+            texts()[:2], max_tokens=MOST, source_language="deu_Latn", target_language="deu_Latn"
+        )
+        assert rewriter.conventions.languages == {"eng_Latn": ENGLISH, "deu_Latn": GERMAN}
+    assert [list(one.tokens) for one in found] == wanted
+    assert all(one.tokens[0] == GERMAN for one in found)
+
+
+def test_what_it_is(bart: tuple[Path, Path]) -> None:
+    manifest = Artifact.open(bart[1]).manifest
+    assert manifest.task.name == "text-to-text"
+    assert sorted(engine.role for engine in manifest.engines) == ["encoder", "target"]
+    report = json.loads((bart[1] / "report.json").read_text())
+    values = {one["name"]: one["value"] for one in report["gates"]}
+    assert values["token_agreement"] == values["rewriting_agreement"] == 1
+    with optc.load(bart[1]) as loaded:
+        assert isinstance(loaded, optc.Rewriter)
+
+
+def test_int8_agrees(bart: tuple[Path, Path], tmp_path: Path, text_file: Path) -> None:
+    made = optc.compile(
+        bart[0],
+        "text2text-int8",
+        tmp_path / "a",
+        inputs=[text_file],
+        gate="token_agreement=0.5",
+        set=("quantize-blocks.float_first=0",),
+    )
+    counts = [one.count for one in made.manifest.passes if one.name == "quantize-blocks"]
+    assert all(counts)
+    with optc.load_rewriter(made.path) as rewriter:
+        assert rewriter.generate(texts(), max_tokens=MOST)
+
+
+def test_the_command_line(bart: tuple[Path, Path]) -> None:
+    text = texts()[0]
+    with optc.load_rewriter(bart[1]) as rewriter:
+        wanted = rewriter.generate(text, max_tokens=3, target_language="deu_Latn")[0].text
+    args = ["run", str(bart[1]), "--prompt", text, "--max-tokens", "3"]
+    found = CliRunner().invoke(cli, [*args, "--target-language", "deu_Latn"])
+    assert (found.exit_code, found.output.strip()) == (0, wanted)
+    refused = CliRunner().invoke(cli, [*args, "--temperature", "1"])
+    assert refused.exit_code == 2
+    assert "--temperature is not of models that turn texts into texts" in refused.output
+
+
+def test_bad_requests(bart: tuple[Path, Path]) -> None:
+    with optc.load_rewriter(bart[1]) as rewriter:
+        for message, how in (
+            ("does not know 'fr'", {"target_language": "fr"}),
+            ("max_tokens: 0 tokens", {"max_tokens": 0}),
+            (f"writes {WRITTEN} tokens of a text at most", {"max_tokens": WRITTEN + 1}),
+            ("batch_size", {"batch_size": 0}),
+        ):
+            with pytest.raises(RequestError, match=message):
+                rewriter.generate(texts(), **how)  # type: ignore[arg-type]
+        long = "w1 " * POSITIONS
+        with pytest.raises(RequestError, match=f"has {POSITIONS + 2} tokens, and the model reads"):
+            rewriter.generate(["w1", long])
+        assert rewriter.generate(long, truncate=True, max_tokens=2)[0].tokens
+        with pytest.raises(RequestError, match="no list of texts"):
+            rewriter.generate([1])  # type: ignore[list-item]
+        assert rewriter.generate([]) == []
+    with pytest.raises(RequestError, match="closed"):
+        rewriter.generate("w1")
+    with pytest.raises(UnsupportedError, match="two engines"):
+        optc.load_tensors(bart[1])
+
+
+def test_bad_compiles_leave_nothing(bart: tuple[Path, Path], tmp_path: Path) -> None:
+    def refused(message: str, **how: Any) -> None:
+        with pytest.raises((InputError, UnsupportedError), match=message):
+            optc.compile(bart[0], output=tmp_path / "a", **how)
+        assert not (tmp_path / "a").exists()
+
+    refused("recipe 'tensors-fp32' is for the task 'tensors'", recipe="tensors-fp32")
+    refused("args: is not for models that turn texts", args=(1,))
+    refused("judged by texts, not by dict", inputs=[{"x": 1}])
+    refused("learns from texts", calibration=tmp_path)
+    (tmp_path / "empty.txt").write_text("\n")
+    refused("no file has a line", inputs=[tmp_path / "empty.txt"])
