@@ -25,7 +25,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What a model wrote for a text; ``str`` gives it.
+    """A text that a model wrote; ``str`` gives it.
 
     Attributes:
         text: Without special tokens.
@@ -111,7 +111,7 @@ class Rewriter:
     def generate(
         self, texts: str | Sequence[str], **wanted: Unpack[RewritingChanges]
     ) -> list[Rewritten]:
-        """What the model writes for each text, in order.
+        """The texts that the model writes, in the order of those given.
 
         Texts of about one length run together, so that little is padded.
 

@@ -50,7 +50,7 @@ class Rules:
         return int(own.argmax())
 
     def ended(self, said: Sequence[int]) -> bool:
-        """Whether the latest token ends the text."""
+        """True if the latest token ends the text."""
         return bool(said) and said[-1] in self.known.ends
 
     def _penalize(self, logits: Float32, read: Sequence[int]) -> None:

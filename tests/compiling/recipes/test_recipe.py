@@ -64,6 +64,8 @@ def test_shipped_recipes_are_valid_and_state_their_gates(name: str) -> None:
         assert judged & {"output_error", "cosine_mean", "sqnr_db"}
     elif recipe.task == "transcription":
         assert judged & {"token_agreement", "transcript_agreement"}
+    elif recipe.task == "text-to-text":
+        assert judged & {"token_agreement", "rewriting_agreement"}
     elif recipe.task == "image-generation":
         assert judged & {"psnr_db", "ssim"}
     else:
