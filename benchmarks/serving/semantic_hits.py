@@ -1,5 +1,9 @@
-"""Right and wrong hits of a semantic cache, by its threshold: ``python -m
-benchmarks.serving.semantic_hits ARTIFACT`` of an encoder."""
+"""Right and wrong hits of a semantic cache, by its threshold.
+
+    python -m benchmarks.serving.semantic_hits ARTIFACT
+
+ARTIFACT is of an encoder of texts.
+"""
 
 from __future__ import annotations
 
