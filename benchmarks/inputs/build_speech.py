@@ -48,6 +48,7 @@ def main() -> None:
         body += b"data" + struct.pack("<I", len(data)) + data + bytes(len(data) % 2)
         file = folder / f"sentence-{index}.wav"
         file.write_bytes(b"RIFF" + struct.pack("<I", len(body)) + body)
+        file.with_suffix(".txt").write_text(text + "\n", "utf-8")
         print(f"{file}: {sound.seconds:.1f} s, {file.stat().st_size} bytes")
 
 

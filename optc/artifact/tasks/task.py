@@ -11,6 +11,8 @@ from optc.errors import InputError
 
 #: What a `Measure` looks at; tasks may have others.
 SPEED = "speed"
+#: Role of the engine of the model itself, and of one whose results a decoder's steps attend to.
+TARGET, ENCODER = "target", "encoder"
 
 
 class Measure(Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from optc.artifact.tasks.task import SPEED, Measure, Task
+from optc.artifact.tasks.task import ENCODER, SPEED, TARGET, Measure, Task
 
 #: Name of the task, and of its face.
 TEXT_TO_TEXT_NAME = "text-to-text"
-#: Role of the engine whose results the decoder's steps attend to.
-ENCODER = "encoder"
 #: Source of measures: texts that the model writes.
 REWRITTEN = "rewritten texts"
 
@@ -15,7 +13,7 @@ TEXT_TO_TEXT = Task(
     name=TEXT_TO_TEXT_NAME,
     face=TEXT_TO_TEXT_NAME,
     reference="the PyTorch model in float32, decoded greedily",
-    roles={"target": "tensors", ENCODER: "tensors"},
+    roles={TARGET: "tensors", ENCODER: "tensors"},
     measures=(
         Measure(
             "token_agreement",

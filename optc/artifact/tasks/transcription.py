@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from optc.artifact.tasks.task import SPEED, Measure, Task
+from optc.artifact.tasks.task import ENCODER, SPEED, TARGET, Measure, Task
 
 #: Name of the task, and of its face.
 TRANSCRIPTION_NAME = "transcription"
-#: Role of the engine whose results the decoder's steps attend to.
-ENCODER = "encoder"
 #: Source of measures: transcripts of sounds.
 TRANSCRIPTS = "transcripts"
 
@@ -15,7 +13,7 @@ TRANSCRIPTION = Task(
     name=TRANSCRIPTION_NAME,
     face=TRANSCRIPTION_NAME,
     reference="the PyTorch model in float32, decoded greedily",
-    roles={"target": "tensors", ENCODER: "tensors"},
+    roles={TARGET: "tensors", ENCODER: "tensors"},
     measures=(
         Measure(
             "token_agreement",
@@ -35,6 +33,14 @@ TRANSCRIPTION = Task(
         Measure(
             "word_error_rate",
             "words that differ from the reference's transcripts, over their words",
+            TRANSCRIPTS,
+            upper=True,
+            ideal=0,
+        ),
+        Measure(
+            "word_error_rate_added",
+            "words that are wrong beside what is said, over all words, more than in the "
+            "reference's transcripts; where nobody knows what is said, these stand for it",
             TRANSCRIPTS,
             upper=True,
             ideal=0,

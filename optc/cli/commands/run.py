@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.batch.answering import BatchFiles, answer_file
@@ -42,11 +41,7 @@ _SERVED = (
     "generation_defaults",
 )
 
-#: Options of languages, and all that models have that turn texts into texts.
-_LANGUAGES = ("source_language", "target_language")
-_REWRITES = frozenset(
-    {"artifact", "prompts", "prompt_file", "max_tokens", "engine", "as_json", *_LANGUAGES}
-)
+_TOGETHER = "--input and --output go together, without prompts beside them"
 
 
 @click.command("run", short_help="Continue prompts with an artifact.")
@@ -129,10 +124,6 @@ def command(
     A single prompt streams to stdout; the figures follow on stderr. With --input and --output,
     each line of a file has its answer in another one.
     """
-    from optc.cli.inputs.images_run import makes_images, run_images
-    from optc.cli.inputs.text_to_text_run import rewrites, run_rewriter
-    from optc.runtime.loader import load
-
     if inputs is not None:
         from optc.cli.inputs.speech_run import run_speech, writes_speech
         from optc.cli.inputs.tensors_run import run_tensors
@@ -140,33 +131,18 @@ def command(
         run = run_speech if writes_speech(artifact) else run_tensors
         run(artifact, inputs, answers, options["engine"], as_json)
         return
-    prompts = PromptOptions.taken(options)
-    drawing = {name: options.pop(name) for name in ("steps", "guidance_scale")}
-    drawing = {name: value for name, value in drawing.items() if value is not None}
-    if answers is not None and source is None and makes_images(artifact):
-        seed = {} if options["seed"] is None else {"seed": options["seed"]}
-        texts = [str(prompt) for _, prompt in prompts.read()]
-        run_images(artifact, texts, answers, options["engine"], as_json, **drawing, **seed)
-        return
-    if drawing:
-        name = next(iter(drawing)).replace("_", "-")
-        raise click.UsageError(f"--{name} is of models that make images, with --output FILE.png")
-    if (source is None) != (answers is None) or (source and not prompts.empty):
-        raise click.UsageError("--input and --output go together, without prompts beside them")
-    if prompts.empty and source is None:
+    from optc.cli.inputs.by_face import run_by_face, take_own
+
+    prompts, own = PromptOptions.taken(options), take_own(options)
+    if source is not None and not prompts.empty:
+        raise click.UsageError(_TOGETHER)
+    if prompts.empty and source is None and answers is None:
         names = "'--prompt', '--prompt-file', '--messages' or '--input'"
         raise click.UsageError(f"Missing option {names}")
-    languages = {name: options.pop(name) for name in _LANGUAGES}
-    languages = {name: value for name, value in languages.items() if value is not None}
-    if source is None and rewrites(artifact):
-        _refuse_others(_REWRITES)
-        texts = [str(prompt) for _, prompt in prompts.read()]
-        most = options["max_tokens"]
-        run_rewriter(artifact, texts, options["engine"], as_json, max_tokens=most, **languages)
+    if run_by_face(artifact, prompts, answers, own, options, as_json):
         return
-    if languages:
-        name = next(iter(languages)).replace("_", "-")
-        raise click.UsageError(f"--{name} is of models that turn texts into texts")
+    if (source is None) != (answers is None):
+        raise click.UsageError(_TOGETHER)
     settings = ServeSettings(**stated(options, _SERVED))
     params = sampling_params(options)
     terms: dict[str, Any] = {"deadline_s": timeout, "parse_special": parse_special}
@@ -174,11 +150,29 @@ def command(
         files = BatchFiles(artifact, source, answers, adapter)
         answer_file(files, LineReader(prompts, params, settings), terms, as_json)
         return
+    _continue(
+        artifact, settings, prompts, params, adapter_folder=adapter, terms=terms, as_json=as_json
+    )
+
+
+def _continue(
+    artifact: Path,
+    settings: ServeSettings,
+    prompts: PromptOptions,
+    params: SamplingParams,
+    *,
+    adapter_folder: Path | None,
+    terms: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Continue prompts and print what comes."""
+    from optc.runtime.loader import load
+
     warnings = check_shown(params, as_json=as_json)
     asked = prompts.read()
     with load(artifact, settings) as loaded:
         warnings += unread_variables(loaded, prompts.chat_template_kwargs)
-        terms |= adapter_terms(loaded, adapter)
+        terms |= adapter_terms(loaded, adapter_folder)
         if as_json or len(asked) > 1 or params.completions > 1 or params.beam_width is not None:
             generated = loaded.generate([prompt for _, prompt in asked], params, **terms)
             outputs = [output.raise_for_error() for output in generated]
@@ -198,22 +192,6 @@ def command(
         note(summary(output, params.structure is not None))
     if loaded.info is not None and loaded.info.rejected:
         note(visible(chosen_text(loaded.info)))
-
-
-def _refuse_others(taken: frozenset[str]) -> None:
-    """Refuse options that a model which turns texts into texts does not have.
-
-    Raises:
-        UsageError: One is stated.
-    """
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        name = str(parameter.name)
-        origin = context.get_parameter_source(name)
-        if origin is ParameterSource.COMMANDLINE and name not in taken:
-            raise click.UsageError(
-                f"{parameter.opts[-1]} is not of models that turn texts into texts"
-            )
 
 
 def _stream(

@@ -8,17 +8,10 @@ from typing import Any, Unpack
 
 import click
 
-from optc.artifact.artifact import read_manifest
-from optc.artifact.tasks.image_generation import IMAGE_GENERATION_NAME
 from optc.cli.output import print_json
 from optc.errors import InputError, UnavailableError
 from optc.runtime.diffusion.generator import DrawingChanges, Pixels
 from optc.runtime.diffusion.load import load_image_generator
-
-
-def makes_images(artifact: Path) -> bool:
-    """True if an artifact makes images."""
-    return read_manifest(artifact).task.face == IMAGE_GENERATION_NAME
 
 
 def run_images(

@@ -9,16 +9,9 @@ from typing import Unpack
 import click
 from msgspec import to_builtins
 
-from optc.artifact.artifact import read_manifest
-from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT_NAME
 from optc.cli.output import print_json
 from optc.runtime.text_to_text.load import load_rewriter
 from optc.runtime.text_to_text.rewriter import RewritingChanges
-
-
-def rewrites(artifact: Path) -> bool:
-    """True if an artifact turns texts into texts."""
-    return read_manifest(artifact).task.face == TEXT_TO_TEXT_NAME
 
 
 def run_rewriter(

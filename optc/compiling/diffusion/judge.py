@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import tokenizers
@@ -11,9 +12,9 @@ from optc.artifact.tasks.image_generation import LATENT_DECODER, TEXT_ENCODER
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.building.built_engine import TARGET, BuiltEngine
 from optc.compiling.diffusion.prompts import prompts_of
-from optc.compiling.judging.judge import Judgement, not_judged
-from optc.compiling.parts.judging import SourceExecutable, baseline_of, unmeasured
-from optc.proof.gates.measure import GateResult, is_open
+from optc.compiling.judging.judge import Judgement
+from optc.compiling.parts.judging import Executables, judge_parts, source_of
+from optc.proof.gates.measure import GateResult
 from optc.proof.gates.pictures.measure import (
     STEPS,
     Expected,
@@ -22,10 +23,6 @@ from optc.proof.gates.pictures.measure import (
     measure_generator,
 )
 from optc.runtime.diffusion.generator import ImageGenerator
-from optc.runtime.executable.tensors import TensorsExecutable
-from optc.runtime.tensors.engine import open_folder
-from optc.system.hardware.machine import this_machine
-from optc.system.hardware.target import usable_threads
 from optc.system.options import CompileOptions
 
 if TYPE_CHECKING:
@@ -55,51 +52,29 @@ def judge_diffusion(
         originals: The graphs as imported, by role, for the baseline; they are built, and changed.
         engines: Built under ``writer``.
     """
-    targets = [built for built in engines if built.entry.role == TARGET]
     prompts = prompts_of(given, takes_prompts=TEXT_ENCODER in imported.parts)
-    if asked.no_gates:
-        return not_judged(recipe.gates, targets)
-    expected = _expected(imported, prompts)
-    verdicts: list[GateResult] = []
-    threads = usable_threads()
-    with writer.scratch() as folder:
-        opened = {
-            role: baseline_of(originals[role], part, folder / role, threads)
-            for role, part in imported.parts.items()
-        }
-        with _generator(imported, opened) as baseline:
-            for built in targets:
-                if reason := this_machine().misfit(built.request.target):
-                    verdicts += unmeasured(recipe.gates, reason, built.entry.name)
-                    continue
-                own = {
-                    one.entry.role: open_folder(
-                        writer.folder / one.entry.folder, one.entry, threads
-                    )
-                    for one in engines
-                    if one.request is built.request
-                }
-                with _generator(imported, own) as found:
-                    verdicts += measure_generator(
-                        found, own[TARGET], expected, baseline, recipe.gates, built.entry.name
-                    )
-    strict = not (asked.allow_unmeasured or asked.keep_failed)
-    failed = [one for one in verdicts if one.passed is False or (strict and is_open(one))]
-    shown = tuple(one for one in verdicts if one.value is not None or one.bound is not None)
-    facts = {"samples": len(expected.images), "steps": STEPS, "reference": "source"}
-    return Judgement(shown, measured=True, failed=tuple(failed), facts=facts)
+
+    @cache
+    def expected() -> Expected:  # seconds of the source, and the same for all engines
+        return _expected(imported, prompts)
+
+    def measure(found: Executables, baseline: Executables, name: str) -> Sequence[GateResult]:
+        both = [_generator(imported, one) for one in (found, baseline)]
+        return measure_generator(both[0], found[TARGET], expected(), both[1], recipe.gates, name)
+
+    count = prompts if isinstance(prompts, int) else len(prompts)
+    facts = {"samples": count, "steps": STEPS}
+    return judge_parts(recipe, writer, asked, imported.parts, originals, engines, measure, facts)
 
 
 def _expected(imported: ImportedDiffusion, prompts: Sequence[str] | int) -> Expected:
-    source = {role: SourceExecutable(part) for role, part in imported.parts.items()}
+    source = source_of(imported.parts)
     denoiser = Recorded(source[TARGET])
     reference = _generator(imported, {**source, TARGET: denoiser})
     return expected_of(reference, denoiser, prompts)
 
 
-def _generator(
-    imported: ImportedDiffusion, engines: Mapping[str, TensorsExecutable]
-) -> ImageGenerator:
+def _generator(imported: ImportedDiffusion, engines: Executables) -> ImageGenerator:
     known = imported.tokenizer
     return ImageGenerator(
         engines[TARGET],

@@ -1,22 +1,35 @@
-"""Common to gates of several parts: the source and the baseline as executables."""
+"""Gates of models of several parts: engines in a loop, beside the source and a baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc import registry
+from optc.artifact.writer import ArtifactWriter
 from optc.backend import TensorsBuilder
+from optc.compiling.building.built_engine import TARGET, BuiltEngine
+from optc.compiling.judging.judge import Judgement, not_judged
 from optc.errors import UnsupportedError
-from optc.proof.gates.measure import GateResult
+from optc.proof.gates.measure import GateResult, is_open
 from optc.runtime.executable.tensors import TensorsExecutable
-from optc.system.hardware.target import parse_target
+from optc.runtime.tensors.engine import open_folder
+from optc.system.hardware.machine import this_machine
+from optc.system.hardware.target import parse_target, usable_threads
+from optc.system.options import CompileOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from optc.compiling.recipes.recipe import Recipe
     from optc.importer.tensors.imported import ImportedTensors
+
+#: Executables by the role of their engines.
+Executables = Mapping[str, TensorsExecutable]
+#: Verdicts on one set of engines: they, the baseline's, and the name of the target.
+Measure = Callable[[Executables, Executables, str], Iterable[GateResult]]
 
 
 class SourceExecutable:
@@ -37,10 +50,73 @@ class SourceExecutable:
         """Nothing is held."""
 
 
-def baseline_of(
+def source_of(graphs: Mapping[str, ImportedTensors]) -> dict[str, TensorsExecutable]:
+    """The source's parts as executables, by role."""
+    return {role: SourceExecutable(part) for role, part in graphs.items()}
+
+
+def judge_parts(
+    recipe: Recipe,
+    writer: ArtifactWriter,
+    asked: CompileOptions,
+    graphs: Mapping[str, ImportedTensors],
+    originals: Mapping[str, ir.Model],
+    engines: Sequence[BuiltEngine],
+    measure: Measure,
+    facts: Mapping[str, Any],
+) -> Judgement:
+    """Measure the recipe's gates through every set of engines that runs here.
+
+    Args:
+        recipe: Its gates count.
+        writer: Of the artifact; engines were built under it.
+        asked: Whether gates are wanted, and may be left unmeasured.
+        graphs: The imported parts, by role.
+        originals: The graphs as they were imported, by role, for the baseline; they are built, and
+            so changed.
+        engines: Built ones of all parts and targets.
+        measure: Gives the verdicts on one set.
+        facts: For the report, beside what is known here.
+    """
+    targets = [built for built in engines if built.entry.role == TARGET]
+    if asked.no_gates:
+        return not_judged(recipe.gates, targets)
+    threads, verdicts = usable_threads(), list[GateResult]()
+    with ExitStack() as stack:
+        folder = stack.enter_context(writer.scratch())
+        baseline = {
+            role: _closing(stack, _baseline(originals[role], part, folder / role, threads))
+            for role, part in graphs.items()
+        }
+        for built in targets:
+            if reason := this_machine().misfit(built.request.target):
+                verdicts += _unmeasured(recipe.gates, reason, built.entry.name)
+                continue
+            beside = [one.entry for one in engines if one.request is built.request]
+            with ExitStack() as own:
+                found = {
+                    entry.role: _closing(
+                        own, open_folder(writer.folder / entry.folder, entry, threads)
+                    )
+                    for entry in beside
+                }
+                verdicts += measure(found, baseline, built.entry.name)
+    strict = not (asked.allow_unmeasured or asked.keep_failed)
+    failed = [one for one in verdicts if one.passed is False or (strict and is_open(one))]
+    shown = tuple(one for one in verdicts if one.value is not None or one.bound is not None)
+    told = {**facts, "reference": "source"}
+    return Judgement(shown, measured=True, failed=tuple(failed), facts=told)
+
+
+def _closing(stack: ExitStack, engine: TensorsExecutable) -> TensorsExecutable:
+    stack.callback(engine.close)
+    return engine
+
+
+def _baseline(
     model: ir.Model, part: ImportedTensors, folder: Path, threads: int
 ) -> TensorsExecutable:
-    """The graph as it was imported, in ONNX Runtime on the CPU; ``model`` is changed."""
+    """The graph as it was imported, in ONNX Runtime on the CPU."""
     backend = registry.backend("onnxruntime")
     if not isinstance(backend, TensorsBuilder):
         raise UnsupportedError("runs no models of named tensors", where="backend onnxruntime")
@@ -49,7 +125,7 @@ def baseline_of(
     return backend.load_tensors(folder, part.interface, build.backend_data, threads)
 
 
-def unmeasured(
+def _unmeasured(
     bounds: Mapping[str, float | None], reason: str, engine: str
 ) -> Sequence[GateResult]:
     """Gates of an engine that cannot run here."""

@@ -14,9 +14,8 @@ from msgspec import to_builtins
 from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import TOKENIZER_FILE, TokenizerEntry
 from optc.artifact.store.local import store_root
-from optc.artifact.tasks.transcription import ENCODER, TRANSCRIPTION, TRANSCRIPTION_NAME
+from optc.artifact.tasks.transcription import TRANSCRIPTION, TRANSCRIPTION_NAME
 from optc.artifact.writer import ArtifactWriter
-from optc.compiling.building.built_engine import TARGET
 from optc.compiling.judging.judge import Judgement
 from optc.compiling.parts.compile import Parts, PartsCompile, tensor_engines
 from optc.compiling.resolving.memory import PeakMemory
@@ -88,7 +87,7 @@ def _parts(imported: ImportedSpeech, sounds: Sounds, judge: Callable[..., Judgem
         task=TRANSCRIPTION,
         name=imported.name,
         digest=imported.digest,
-        graphs={ENCODER: imported.halves.encoder, TARGET: imported.halves.decoder},
+        graphs=imported.halves.by_role,
         judge=partial(judge, imported),
         write=write,
         calibrate=partial(give_speech_samples, imported, learned) if learned else None,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.resources import files
+from dataclasses import dataclass, replace
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
 from optc.runtime.audio.wav import Sound, parse_wav, read_wav
+from optc.system.foreign.file import is_file
+from optc.system.options.user_text import read_user_text
 
 #: Of the sounds that ship, every other one calibrates where passes learn from sounds.
 _STEP = 2
@@ -45,7 +47,8 @@ class Sounds:
 
 
 def read_sounds(given: Sequence[Any]) -> tuple[Sound, ...]:
-    """The user's sounds: WAV files, folders of them, or `Sound`.
+    """The user's sounds: WAV files, folders of them, or `Sound`. A file of text of the same name,
+    such as ``speech.txt`` beside ``speech.wav``, holds the words that are said.
 
     Raises:
         InputError: A file is none, a folder has none, or a sound is empty.
@@ -61,7 +64,7 @@ def read_sounds(given: Sequence[Any]) -> tuple[Sound, ...]:
                 where="inputs",
                 hint="WAV files, folders of them, or optc.Sound(samples, rate)",
             )
-        found += [read_wav(file) for file in _files(Path(one))]
+        found += [_with_text(read_wav(file), file) for file in _files(Path(one))]
     if any(not len(sound.samples) for sound in found):
         raise InputError("one has no samples", where="inputs")
     return tuple(found)
@@ -69,9 +72,15 @@ def read_sounds(given: Sequence[Any]) -> tuple[Sound, ...]:
 
 def shipped_sounds() -> tuple[Sound, ...]:
     """Sentences that a synthesizer spoke (`benchmarks.inputs.build_speech`)."""
-    folder = files("optc.runtime.audio") / "sounds"
-    names = sorted(one.name for one in folder.iterdir() if one.name.endswith(".wav"))
-    return tuple(parse_wav((folder / name).read_bytes(), name) for name in names)
+    with as_file(files("optc.runtime.audio") / "sounds") as folder:
+        return tuple(
+            _with_text(parse_wav(file.read_bytes(), file.name), file) for file in _files(folder)
+        )
+
+
+def _with_text(sound: Sound, file: Path) -> Sound:
+    beside = file.with_suffix(".txt")
+    return replace(sound, text=read_user_text(beside).strip()) if is_file(beside) else sound
 
 
 def _files(path: Path) -> list[Path]:

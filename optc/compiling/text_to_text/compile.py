@@ -14,9 +14,8 @@ from msgspec import to_builtins
 from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import TOKENIZER_FILE, TokenizerEntry
 from optc.artifact.store.local import store_root
-from optc.artifact.tasks.text_to_text import ENCODER, TEXT_TO_TEXT, TEXT_TO_TEXT_NAME
+from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT, TEXT_TO_TEXT_NAME
 from optc.artifact.writer import ArtifactWriter
-from optc.compiling.building.built_engine import TARGET
 from optc.compiling.judging.judge import Judgement
 from optc.compiling.parts.compile import Parts, PartsCompile, tensor_engines
 from optc.compiling.resolving.memory import PeakMemory
@@ -87,7 +86,7 @@ def _parts(imported: ImportedRewriter, judge: Callable[..., Judgement]) -> Parts
         task=TEXT_TO_TEXT,
         name=imported.name,
         digest=imported.digest,
-        graphs={ENCODER: imported.halves.encoder, TARGET: imported.halves.decoder},
+        graphs=imported.halves.by_role,
         judge=partial(judge, imported),
         write=write,
         warnings=imported.warnings,

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 
 import tokenizers
 
-from optc.artifact.tasks.text_to_text import ENCODER
+from optc.artifact.tasks.task import ENCODER
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.building.built_engine import TARGET, BuiltEngine
-from optc.compiling.judging.judge import Judgement, not_judged
-from optc.compiling.parts.judging import SourceExecutable, baseline_of, unmeasured
-from optc.proof.gates.measure import GateResult, is_open
+from optc.compiling.judging.judge import Judgement
+from optc.compiling.parts.judging import Executables, judge_parts, source_of
+from optc.proof.gates.measure import GateResult
 from optc.proof.gates.text_to_text.measure import measure_rewriter
-from optc.runtime.executable.tensors import TensorsExecutable
-from optc.runtime.tensors.engine import open_folder
 from optc.runtime.text_to_text.rewriter import Rewriter, RewritingChanges
-from optc.system.hardware.machine import this_machine
-from optc.system.hardware.target import usable_threads
 from optc.system.options import CompileOptions
 
 if TYPE_CHECKING:
@@ -52,49 +48,25 @@ def judge_rewriter(
             are built, and so changed.
         engines: Built under ``writer``; an encoder stands before its decoder.
     """
-    targets = [built for built in engines if built.entry.role == TARGET]
-    if asked.no_gates:
-        return not_judged(recipe.gates, targets)
-    threads = usable_threads()
-    halves = (imported.halves.encoder, imported.halves.decoder)
     reference = source_rewriter(imported)
     most = min(_TOKENS, imported.conventions.most_tokens)
     how: RewritingChanges = {"max_tokens": most, "truncate": True}
-    verdicts: list[GateResult] = []
-    with writer.scratch() as folder:
-        baseline = _rewriter(
-            imported,
-            [
-                baseline_of(originals[role], half, folder / role, threads)
-                for role, half in zip((ENCODER, TARGET), halves, strict=True)
-            ],
-        )
-        for built in targets:
-            if reason := this_machine().misfit(built.request.target):
-                verdicts += unmeasured(recipe.gates, reason, built.entry.name)
-                continue
-            pair = [one for one in engines if one.request is built.request]
-            opened = [
-                open_folder(writer.folder / one.entry.folder, one.entry, threads) for one in pair
-            ]
-            with _rewriter(imported, opened) as found:
-                verdicts += measure_rewriter(
-                    found, reference, baseline, texts, recipe.gates, built.entry.name, how
-                )
-        baseline.close()
-    strict = not (asked.allow_unmeasured or asked.keep_failed)
-    failed = [one for one in verdicts if one.passed is False or (strict and is_open(one))]
-    shown = tuple(one for one in verdicts if one.value is not None or one.bound is not None)
-    facts = {"samples": len(texts), "reference": "source"}
-    return Judgement(shown, measured=True, failed=tuple(failed), facts=facts)
+
+    def measure(found: Executables, baseline: Executables, name: str) -> Sequence[GateResult]:
+        both = [_rewriter(imported, one) for one in (found, baseline)]
+        return measure_rewriter(both[0], reference, both[1], texts, recipe.gates, name, how)
+
+    facts = {"samples": len(texts)}
+    return judge_parts(
+        recipe, writer, asked, imported.halves.by_role, originals, engines, measure, facts
+    )
 
 
 def source_rewriter(imported: ImportedRewriter) -> Rewriter:
     """The source itself in the loop that engines run in."""
-    halves = (imported.halves.encoder, imported.halves.decoder)
-    return _rewriter(imported, [SourceExecutable(half) for half in halves])
+    return _rewriter(imported, source_of(imported.halves.by_role))
 
 
-def _rewriter(imported: ImportedRewriter, engines: Sequence[TensorsExecutable]) -> Rewriter:
+def _rewriter(imported: ImportedRewriter, engines: Executables) -> Rewriter:
     tokenizer = tokenizers.Tokenizer.from_str(imported.tokenizer)
-    return Rewriter(engines[0], engines[1], imported.conventions, tokenizer, {})
+    return Rewriter(engines[ENCODER], engines[TARGET], imported.conventions, tokenizer, {})

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
+from optc.artifact.tasks.task import ENCODER, TARGET
 from optc.errors import UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors
 from optc.importer.tensors.program import Dynamic, import_module
@@ -43,6 +44,11 @@ class ImportedHalves:
     encoder: ImportedTensors
     decoder: ImportedTensors
     layers: int
+
+    @property
+    def by_role(self) -> dict[str, ImportedTensors]:
+        """Both by the roles of their engines."""
+        return {ENCODER: self.encoder, TARGET: self.decoder}
 
 
 def import_halves(

@@ -46,10 +46,12 @@ class Sound:
     Attributes:
         samples: f32[n], -1 to 1.
         rate: Samples a second.
+        text: The words that are said; empty where nobody knows them.
     """
 
     samples: Float32
     rate: int
+    text: str = ""
 
     @property
     def seconds(self) -> float:

@@ -7,7 +7,8 @@ from typing import Any
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.choose import Choice
-from optc.artifact.tasks.transcription import ENCODER, TRANSCRIPTION_NAME
+from optc.artifact.tasks.task import ENCODER
+from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.errors import ArtifactError, UnsupportedError
 from optc.runtime.audio.conventions import CONVENTIONS_FILE, Conventions
 from optc.runtime.settings import ServeSettings

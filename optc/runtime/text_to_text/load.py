@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from optc.artifact.artifact import Artifact
-from optc.artifact.tasks.text_to_text import ENCODER, TEXT_TO_TEXT_NAME
+from optc.artifact.tasks.task import ENCODER
+from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT_NAME
 from optc.errors import ArtifactError, UnsupportedError
 from optc.runtime.settings import ServeSettings
 from optc.runtime.tensors.engine import open_folder

@@ -225,4 +225,8 @@ def test_the_command_writes_images(text: tuple[Path, Artifact], tmp_path: Path) 
     assert isinstance(found.exception, optc.InputError)
     assert "picture.what" in str(found.exception)
     found = run("--prompt", "a cat", "--steps", "2")
-    assert "--steps is of models that make images" in found.output
+    assert "Missing option '--output'" in found.output
+    found = run("--prompt", "a cat", "--temperature", "1", "--output", str(file))
+    assert "--temperature is not of models that make images" in found.output
+    found = run("--prompt", "a cat", "--target-language", "de", "--output", str(file))
+    assert "--target-language is of models that turn texts into texts" in found.output

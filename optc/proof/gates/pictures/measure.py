@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy.typing as npt
 
 from optc.artifact.tasks.image_generation import IMAGE_GENERATION
 from optc.artifact.tasks.task import SPEED
+from optc.proof.gates.in_turns import speedup
 from optc.proof.gates.measure import GateResult, judge
 from optc.proof.gates.pictures.similarity import psnr, ssim
 from optc.runtime.diffusion.generator import ImageGenerator
@@ -101,7 +100,12 @@ def measure_generator(
         "step_sqnr_db": _sqnr(denoiser, expected),
     }
     if _SPEEDUP in bounds:
-        values[_SPEEDUP] = _speedup(found, baseline, expected.prompts)
+        one = 1 if isinstance(expected.prompts, int) else expected.prompts[:1]
+        values[_SPEEDUP] = speedup(
+            lambda: found.generate(one, steps=_TIMED_STEPS),
+            lambda: baseline.generate(one, steps=_TIMED_STEPS),
+            _TURNS,
+        )
     verdicts = (judge(name, values.get(name), bounds.get(name)) for name in IMAGE_GENERATION.gates)
     return tuple(dataclasses.replace(one, engine=engine) for one in verdicts)
 
@@ -118,17 +122,3 @@ def _sqnr(denoiser: TensorsExecutable, expected: Expected) -> float:
     if not np.isfinite(error):
         return float("nan")
     return _MOST_DB if error == 0 else min(_MOST_DB, 10 * float(np.log10(power / error)))
-
-
-def _speedup(
-    found: ImageGenerator, baseline: ImageGenerator, prompts: Sequence[str] | int
-) -> float:
-    """Median time of the baseline over that of the engines, which take turns."""
-    one = 1 if isinstance(prompts, int) else prompts[:1]
-    seconds: dict[int, list[float]] = {0: [], 1: []}
-    for _ in range(_TURNS):
-        for index, generator in enumerate((found, baseline)):
-            begun = time.perf_counter()
-            generator.generate(one, steps=_TIMED_STEPS)
-            seconds[index].append(time.perf_counter() - begun)
-    return statistics.median(seconds[1]) / statistics.median(seconds[0])

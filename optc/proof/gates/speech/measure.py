@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
-import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from optc.artifact.tasks.task import SPEED
 from optc.artifact.tasks.transcription import TRANSCRIPTION
+from optc.proof.gates.in_turns import speedup
 from optc.proof.gates.measure import GateResult, judge
 from optc.proof.gates.speech.words import error_rate
 from optc.runtime.audio.wav import Sound
@@ -50,10 +49,26 @@ def measure_transcriber(
         "word_error_rate": error_rate(
             [(a.text, b.text) for a, b in zip(ours, wanted, strict=True)]
         ),
+        "word_error_rate_added": _added(ours, wanted, sounds),
     }
     if _SPEEDUP in bounds:
-        values[_SPEEDUP] = _speedup(found, baseline, sounds[0])
+        values[_SPEEDUP] = speedup(
+            lambda: found.transcribe(sounds[0]), lambda: baseline.transcribe(sounds[0]), _TURNS
+        )
     return tuple(_judged(one, values.get(one), bounds, engine) for one in TRANSCRIPTION.gates)
+
+
+def _added(
+    ours: Sequence[Transcript], wanted: Sequence[Transcript], sounds: Sequence[Sound]
+) -> float | None:
+    """The engine's word error rate less the reference's, whose transcripts stand for words that
+    nobody knows."""
+    said = [sound.text or one.text for sound, one in zip(sounds, wanted, strict=True)]
+    rates = [
+        error_rate([(one.text, text) for one, text in zip(found, said, strict=True)])
+        for found in (ours, wanted)
+    ]
+    return None if rates[0] is None or rates[1] is None else rates[0] - rates[1]
 
 
 def _agreement(
@@ -72,17 +87,6 @@ def _agreement(
         agreed += sum(a == b for a, b in zip(likeliest, expected, strict=False))
         count += len(expected)
     return agreed / count if count else None
-
-
-def _speedup(found: Transcriber, baseline: Transcriber, sound: Sound) -> float:
-    """Median time of the baseline over that of the engine, which take turns."""
-    seconds: dict[int, list[float]] = {0: [], 1: []}
-    for _ in range(_TURNS):
-        for index, one in enumerate((found, baseline)):
-            begun = time.perf_counter()
-            one.transcribe(sound)
-            seconds[index].append(time.perf_counter() - begun)
-    return statistics.median(seconds[1]) / statistics.median(seconds[0])
 
 
 def _judged(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +13,7 @@ from optc.artifact.tasks.embedding import EMBEDDING
 from optc.artifact.tasks.reranking import RERANKING
 from optc.artifact.tasks.task import SPEED, Task
 from optc.artifact.tasks.tensors import TENSORS
+from optc.proof.gates.in_turns import speedup
 from optc.proof.gates.measure import GateResult, judge
 from optc.proof.gates.tensors.classes import Classes
 from optc.proof.gates.tensors.outputs import OutputFigures
@@ -66,22 +65,10 @@ def measure_tensors(
     if task is RERANKING:
         values["rank_agreement"] = ranks.value()
     if any(one in bounds for one in TENSORS.of(SPEED)):
-        values["inference_speedup"] = speedup(engine, baseline, samples[0])
+        values["inference_speedup"] = speedup(
+            lambda: engine(samples[0]), lambda: baseline(samples[0]), _TURNS, _SECONDS
+        )
     return tuple(_judged(one, values.get(one), bounds, name) for one in task.gates)
-
-
-def speedup(engine: Run, baseline: Run, sample: Mapping[str, Array]) -> float:
-    """Median time of the baseline over that of the engine, which take turns."""
-    seconds: dict[Run, list[float]] = {engine: [], baseline: []}
-    started = time.perf_counter()
-    for _ in range(_TURNS):
-        for run, found in seconds.items():
-            begun = time.perf_counter()
-            run(sample)
-            found.append(time.perf_counter() - begun)
-        if time.perf_counter() - started > _SECONDS:
-            break
-    return statistics.median(seconds[baseline]) / statistics.median(seconds[engine])
 
 
 def _judged(

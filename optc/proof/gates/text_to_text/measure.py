@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
-import time
 from collections.abc import Mapping, Sequence
 
 from optc.artifact.tasks.task import SPEED
 from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT
+from optc.proof.gates.in_turns import speedup
 from optc.proof.gates.measure import GateResult, judge
 from optc.runtime.text_to_text.rewriter import Rewriter, RewritingChanges, Rewritten
 
@@ -45,7 +44,11 @@ def measure_rewriter(
         "rewriting_agreement": sum(same) / len(same),
     }
     if _SPEEDUP in bounds:
-        values[_SPEEDUP] = _speedup(found, baseline, texts[:_TEXTS], how)
+        values[_SPEEDUP] = speedup(
+            lambda: found.generate(texts[:_TEXTS], **how),
+            lambda: baseline.generate(texts[:_TEXTS], **how),
+            _TURNS,
+        )
     return tuple(
         dataclasses.replace(judge(name, values.get(name), bounds.get(name), ""), engine=engine)
         for name in TEXT_TO_TEXT.gates
@@ -63,16 +66,3 @@ def _agreement(
         agreed += one.ended and likeliest[-1] in found.conventions.ends
         count += len(one.tokens) + one.ended
     return agreed / count
-
-
-def _speedup(
-    found: Rewriter, baseline: Rewriter, texts: Sequence[str], how: RewritingChanges
-) -> float:
-    """Median time of the baseline over that of the engine, which take turns."""
-    seconds: dict[int, list[float]] = {0: [], 1: []}
-    for _ in range(_TURNS):
-        for index, one in enumerate((found, baseline)):
-            begun = time.perf_counter()
-            one.generate(texts, **how)
-            seconds[index].append(time.perf_counter() - begun)
-    return statistics.median(seconds[1]) / statistics.median(seconds[0])
