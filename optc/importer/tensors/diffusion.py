@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from optc.artifact.tasks.image_generation import LATENT_DECODER, TEXT_ENCODER
+from optc.artifact.tasks.task import TARGET
 from optc.errors import InputError, UnavailableError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.tensors.imported import ImportedTensors
@@ -28,10 +29,8 @@ from optc.system.foreign.errors import foreign_errors
 from optc.system.sources.diffusion_folder import MODEL_INDEX
 from optc.system.sources.dim import Dim
 
-#: Role of the denoiser's engine.
-DENOISER = "target"
 #: Names of parts in a pipeline, by what they are here.
-_PARTS = {DENOISER: ("unet", "transformer"), LATENT_DECODER: ("vae", "vqvae", "movq")}
+_PARTS = {TARGET: ("unet", "transformer"), LATENT_DECODER: ("vae", "vqvae", "movq")}
 _ENCODER, _TOKENIZER, _SCHEDULER = "text_encoder", "tokenizer", "scheduler"
 #: Parts that judge or see images, and do not make them.
 _UNREAD = ("safety_checker", "feature_extractor", "image_encoder")
@@ -74,7 +73,7 @@ def import_diffusion(folder: Path) -> ImportedDiffusion:
     name = folder.resolve().name
     scheduler = _part(folder, listed, _SCHEDULER)
     levels, warnings = levels_of(scheduler, str(folder / _SCHEDULER))
-    denoiser = _part(folder, listed, _found(listed, DENOISER, folder))
+    denoiser = _part(folder, listed, _found(listed, TARGET, folder))
     encoder, tokenizer = _texts(folder, listed)
     shape = _shape(denoiser, str(folder))
     decoder = _optional(folder, listed, LATENT_DECODER)
@@ -83,7 +82,7 @@ def import_diffusion(folder: Path) -> ImportedDiffusion:
     if encoder is not None:
         parts[TEXT_ENCODER] = _import_encoder(encoder, name, _length(tokenizer))
         width = int(encoder.config.hidden_size)
-    parts[DENOISER] = _import_denoiser(denoiser, name, shape, width, _length(tokenizer))
+    parts[TARGET] = _import_denoiser(denoiser, name, shape, width, _length(tokenizer))
     if decoder is not None:
         parts[LATENT_DECODER] = _import_decoder(decoder, name, shape)
     all_digests = "".join(parts[role].digest for role in sorted(parts))

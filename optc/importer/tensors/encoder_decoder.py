@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
 
 from optc.artifact.tasks.task import ENCODER, TARGET
 from optc.errors import UnsupportedError
@@ -163,7 +164,12 @@ def _cross(model: Any, hidden: torch.Tensor) -> dict[str, list[torch.Tensor]]:
     """One call of the decoder fills the half of the cache that is the encoder's."""
     cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
     ids = torch.zeros((hidden.shape[0], 1), dtype=torch.int64)
-    model(encoder_outputs=(hidden,), decoder_input_ids=ids, past_key_values=cache, use_cache=True)
+    model(
+        encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
+        decoder_input_ids=ids,
+        past_key_values=cache,
+        use_cache=True,
+    )
     return {"cross": _flat(cache.cross_attention_cache)}
 
 
@@ -185,7 +191,7 @@ def _step(
     unread = torch.zeros((ids.shape[0], cross[0].shape[2], width))
     masked = {} if mask is None else {"attention_mask": mask}
     found = model(
-        encoder_outputs=(unread,),
+        encoder_outputs=BaseModelOutput(last_hidden_state=unread),
         decoder_input_ids=ids,
         past_key_values=cache,
         use_cache=True,

@@ -26,6 +26,8 @@ from optc.system.foreign.file import open_file
 from optc.system.sources.dim import MOST, Dim
 
 OPSET = 23
+#: Colours of a terminal, which PyTorch's messages have.
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _LOGGERS = ("torch.onnx", "torch.export", "torch._export", "onnxscript", "torch.fx")
 #: The words before PyTorch's own bounds, each as ``batch = Dim('batch', min=2, max=63)``.
 _SUGGESTED = "Suggested fixes:"
@@ -247,7 +249,8 @@ def _refuse_pickles(path: Path) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
+    plain = _COLOUR.sub("", str(error))
+    lines = [line for line in plain.splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
 
 

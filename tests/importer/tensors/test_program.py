@@ -189,6 +189,15 @@ def test_small_guards_stay() -> None:
     np.testing.assert_allclose(y, _Guarded()(x).numpy(), rtol=1e-6)
 
 
+def test_messages_have_no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("it failed at \x1b[96mstep 2\x1b[0m of 3\nand more")
+
+    monkeypatch.setattr(torch.onnx, "export", fail)
+    with pytest.raises(UnsupportedError, match=r"it failed at step 2 of 3$"):
+        import_module(Small(), "small", (torch.ones(2, 4),), {}, {})
+
+
 class Guarded(torch.nn.Module):
     """Takes another way from some batches on."""
 
