@@ -36,7 +36,7 @@ class Texts:
             raise InputError(
                 "no pass of a model that turns texts into texts learns from texts",
                 where="calibration",
-                hint="leave it out; quantize-blocks rounds to the nearest value",
+                hint="leave it out; the weights of these models are rounded to the nearest value",
             )
         found = tuple(line for one in given for line in _lines(one))
         if given and not found:
