@@ -94,15 +94,15 @@ class TvmCudaBackend(TvmBackendBase):
     def prepare(self) -> None:
         """Import the loader and tvm_ffi, which take as long as all the rest of a load."""
         from optc.backends.tvm.runtime_libs import import_ffi
-        from optc.backends.tvm_cuda import loader  # noqa: F401
+        from optc.backends.tvm_cuda.loaded import loader  # noqa: F401
 
         import_ffi()
 
     def load(
         self, folder: Path, spec: StepInterface, data: dict[str, Any], threads: int
     ) -> Executable:
-        """Load what `build` wrote; see `optc.backends.tvm_cuda.loader.load_engine`."""
-        from optc.backends.tvm_cuda.loader import load_engine
+        """Load what `build` wrote; see `optc.backends.tvm_cuda.loaded.loader.load_engine`."""
+        from optc.backends.tvm_cuda.loaded.loader import load_engine
 
         return load_engine(folder, spec, data)
 

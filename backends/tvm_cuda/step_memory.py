@@ -3,8 +3,8 @@ for what attention keeps between its kernels.
 
 TVM would allocate both while the step runs: a result for every number of rows that ever had logits,
 and ranges of attention in memory that moves when it grows. Memory of the caller's keeps the one
-bounded and the other where captured graphs (`optc.backends.tvm_cuda.graphs`) know it to be. What
-lies between kernels needs neither: the compiler plans it once, for the largest step.
+bounded and the other where captured graphs (`optc.backends.tvm_cuda.loaded.graphs`) know it to be.
+What lies between kernels needs neither: the compiler plans it once, for the largest step.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from typing import Any
 from benchmarks.cuda.steps import ENGINES, engine_timers, fitting, utilization
 from optc.artifact.artifact import Artifact
 from optc.backends.tvm_cuda import BACKEND
-from optc.backends.tvm_cuda.executable import CudaExecutable
-from optc.backends.tvm_cuda.loader import load_engine
+from optc.backends.tvm_cuda.loaded.executable import CudaExecutable
+from optc.backends.tvm_cuda.loaded.loader import load_engine
 from optc.errors import InputError, OptcError, UnavailableError
 from optc.proof.bench.profile import Shape
 from optc.proof.roofline.costs import StepCosts

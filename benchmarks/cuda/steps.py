@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optc.backends.tvm_cuda.executable import CudaExecutable
-from optc.backends.tvm_cuda.graphs import PATIENCE
+from optc.backends.tvm_cuda.loaded.executable import CudaExecutable
+from optc.backends.tvm_cuda.loaded.graphs import PATIENCE
 from optc.proof.bench.batches import block_count, step_batch
 from optc.proof.bench.profile import BLOCK_SIZE, Shape
 from optc.proof.roofline.costs import StepCosts, step_work

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, check_allocation, pool_shapes
 from optc.backends.tvm.loaded.huge_pages import anonymous
 from optc.backends.tvm.loaded.input_memory import aligned
-from optc.backends.tvm.loaded.tree_paths import SCRATCH_BLOCKS
+from optc.backends.tvm.loaded.tree_paths import scratch_blocks
 from optc.errors import InputError
 from optc.runtime.executable.executable import Int32, StepInterface
 
@@ -39,8 +39,7 @@ class KVPools:
         self.release()
         self._slots = tuple(count * block_size for count in blocks_per_group)
         self.block_size = block_size
-        spare = SCRATCH_BLOCKS * self._spec.max_logit_rows if self._spec.tree else 0
-        self.scratch = tuple(range(count, count + spare) for count in blocks_per_group)
+        self.scratch = scratch_blocks(self._spec, blocks_per_group)
         for layer in self._spec.layers:
             tiles = self.scratch[layer.group].stop * block_size // TILE
             for shape in pool_shapes(tiles, layer):

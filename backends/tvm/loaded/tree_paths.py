@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optc.errors import InputError
-from optc.runtime.executable.executable import Int32, StepBatch
+from optc.runtime.executable.executable import Int32, StepBatch, StepInterface
 
 #: Slots of one tile of the pools.
 TILE = 16
@@ -67,6 +67,12 @@ class Paths(NamedTuple):
     batch: StepBatch
     tiles: Int32
     slots: Int32
+
+
+def scratch_blocks(spec: StepInterface, blocks_per_group: Sequence[int]) -> tuple[range, ...]:
+    """By KV group, the blocks behind the pools' own that the paths of trees may use."""
+    spare = SCRATCH_BLOCKS * spec.max_logit_rows if spec.tree else 0
+    return tuple(range(count, count + spare) for count in blocks_per_group)
 
 
 def no_copies(groups: int) -> Int32:

@@ -13,6 +13,7 @@ from optc.backends.tvm.kernels.kv.pools import KVShape, pool_arguments
 from optc.backends.tvm_cuda.kernels.kv import POOLS
 from optc.backends.tvm_cuda.kernels.launch import float_bits, launch, template
 from optc.backends.tvm_cuda.step_memory import ROW_RANGES, SPLIT_ROWS
+from optc.errors import UnsupportedError
 
 #: Query heads that a block of threads computes together, if so many share a KV head: rows of a
 #: fragment, or on the ordinary units what registers hold.
@@ -38,8 +39,14 @@ def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
     ranges f32 [N], at least `optc.backends.tvm_cuda.step_memory.range_values`, before the result.
 
     Raises:
-        UnsupportedError: The pools have a shape or type without a kernel.
+        UnsupportedError: The pools have a shape or type without a kernel, or rows are not causal.
     """
+    if not config.causal:
+        raise UnsupportedError(
+            "rows that see what lies behind them have no CUDA kernel",
+            where="PagedAttention",
+            hint="compile encoders for a CPU target",
+        )
     shape = KVShape(config.kv_heads, config.key_dim, config.value_dim, config.kv_dtype)
     blocking = _Blocking.of(config)
     with kernel("paged_attention") as builder:
@@ -51,6 +58,9 @@ def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
         lengths = builder.argument("kv_lengths", (config.groups, sequences), "int32")
         tables = builder.argument("block_tables", (config.groups, sequences, blocks), "int32")
         block_size = builder.argument("block_size", (1,), "int32")
+        # Where heads have none, the device code reads nothing.
+        sinks = builder.argument("sinks", (config.heads,)) if config.sinks else q
+        slopes = builder.argument("slopes", (config.heads,)) if config.slopes else q
         ranges = builder.argument("ranges", (builder.size(),))
         out = builder.argument("out", (rows, config.heads * config.value_dim))
         step = _Step(
@@ -58,6 +68,7 @@ def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
             blocking,
             rows,
             (q, k_pool, v_pool, query_starts, lengths, tables, block_size),
+            (sinks, slopes),
             (sequences, blocks),
         )
         with tir.If(tir.And(rows <= SPLIT_ROWS, blocks > _SPLIT_BLOCKS)):
@@ -105,6 +116,7 @@ class _Step:
         blocking: Of it.
         rows: T.
         buffers: Those that are read.
+        of_heads: Sinks and slopes.
         sizes: Sequences, and blocks of a table.
     """
 
@@ -112,6 +124,7 @@ class _Step:
     blocking: _Blocking
     rows: Expr
     buffers: tuple[Expr, ...]
+    of_heads: tuple[Expr, Expr]
     sizes: tuple[Expr, Expr]
 
     def whole(self, out: Expr) -> None:
@@ -130,25 +143,27 @@ class _Step:
         warps = self.blocking.warps
         grid = (self.rows, self._runs, ROW_RANGES // warps)
         function = self._function("attention_ranges")
-        launch(function, grid, warps * _WARP, (*self.buffers, ranges), *self.sizes)
+        sinks, slopes = self.of_heads
+        launch(function, grid, warps * _WARP, (*self.buffers, slopes, ranges), *self.sizes)
         function = template("merge_ranges", self._kind)
-        launch(function, (self.rows, self.config.heads), _MERGE_THREADS, (ranges, out))
+        launch(function, (self.rows, self.config.heads), _MERGE_THREADS, (ranges, sinks, out))
 
     def _rows(self, out: Expr, most: Expr) -> None:
         function = self._function("attention_rows")
         grid, threads = (self.rows, self._runs), self.blocking.warps * _WARP
-        launch(function, grid, threads, (*self.buffers, out), *self.sizes, most)
+        operands = (*self.buffers, *self.of_heads, out)
+        launch(function, grid, threads, operands, *self.sizes, most)
 
     def _tiles(self, out: Expr) -> None:
         warps = self.blocking.tile_warps
         function = self._function("attention_tiles", warps)
         run = warps * (_FRAGMENT // self.blocking.vectors)
         grid = ((self.rows + run - 1) // run, self._runs)
-        operands = (*self.buffers, out)
+        operands = (*self.buffers, *self.of_heads, out)
         launch(function, grid, warps * _WARP, operands, *self.sizes, tir.int32(_TILED_ROWS))
 
     def _function(self, name: str, *more: int) -> str:
-        return template(name, self._kind, self.config.window, self.config.group, *more)
+        return template(name, self._kind, self.config.group, *more)
 
     @property
     def _runs(self) -> int:
@@ -168,6 +183,10 @@ class _Step:
             config.value_dim,
             float_bits(config.scale),
             float_bits(config.softcap),
+            config.window,
+            config.chunk,
+            config.sinks,
+            config.slopes,
             config.query_bits,
             self.blocking.vectors,
             self.blocking.warps,

@@ -8,6 +8,7 @@ from optc.backends.tvm.kernels.dsl.script import Expr, KernelBuilder, kernel
 from optc.backends.tvm.kernels.kv.copy_kv import CopyKV
 from optc.backends.tvm.kernels.kv.pools import KVShape, pool_arguments
 from optc.backends.tvm.kernels.kv.rotary_kv import Rotary, RotaryKV, WriteKV
+from optc.backends.tvm.kernels.kv.tree_kv import TreeKV
 from optc.backends.tvm_cuda.kernels.launch import float_bits, launch, template
 
 #: Threads of a block: ``KV_WARPS`` of the device code.
@@ -99,6 +100,24 @@ def copy_kv(config: CopyKV) -> tvm.tirx.PrimFunc:
         k_pool, v_pool = pool_arguments(builder, tiles, shape)
         function = template("copy_kv", *_pool_template(shape))
         launch(function, (shape.kv_heads,), 32, (sources, targets, k_pool, v_pool), count)
+    return builder.finish()
+
+
+def tree_kv(config: TreeKV) -> tvm.tirx.PrimFunc:
+    """As `optc.backends.tvm.kernels.kv.tree_kv.tree_kv`.
+
+    Raises:
+        UnsupportedError: The pools have a shape or type without a kernel.
+    """
+    shape = KVShape(config.kv_heads, config.key_dim, config.value_dim, config.kv_dtype)
+    with kernel("tree_kv") as builder:
+        tile_pairs, slot_pairs, size = builder.size(), builder.size(), builder.size()
+        tiles = builder.argument("tree_tiles", (config.groups, 2, tile_pairs), "int32")
+        slots = builder.argument("tree_slots", (config.groups, 2, slot_pairs), "int32")
+        k_pool, v_pool = pool_arguments(builder, size, shape)
+        function = template("tree_kv", *_pool_template(shape), config.group)
+        operands = (tiles, slots, k_pool, v_pool)
+        launch(function, (shape.kv_heads,), _THREADS, operands, tile_pairs, slot_pairs)
     return builder.finish()
 
 

@@ -40,6 +40,9 @@ _FILES = (
     "matmul",
     "matmul_few",
     "matmul_many",
+    "adapters",
+    "router",
+    "experts",
 )
 #: Stands for the device code in the functions of TIR.
 _MARK = "// device code of optc"

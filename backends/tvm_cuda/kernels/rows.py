@@ -112,6 +112,8 @@ def gated_activation(config: GatedActivation) -> tvm.tirx.PrimFunc:
     """
     width, threads = config.width, _threads(config.width)
     operation = _operation(config.activation, _ACTIVATIONS, "GatedActivation")
+    factors = (float_bits(v) for v in (config.alpha, config.limit, config.up_shift))
+    gate = template("Gate", operation, *factors)
     with kernel("gated_activation") as builder:
         rows = builder.size()
         gate_up = builder.argument("gate_up", (rows, 2 * width))
@@ -122,7 +124,7 @@ def gated_activation(config: GatedActivation) -> tvm.tirx.PrimFunc:
         else:
             name, rotation = "gated_activation", []
             results = [builder.argument("out", (rows, width))]
-        function = template(name, operation, width, threads, *rotation)
+        function = template(name, gate, width, threads, *rotation)
         launch(function, (rows,), threads, (gate_up, *results))
     return builder.finish()
 

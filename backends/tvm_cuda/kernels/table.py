@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm
 
-from optc.backends.tvm_cuda.kernels import attention, embedding, kv, matmul, rows
+from optc.backends.tvm_cuda.kernels import adapters, attention, embedding, experts, kv, matmul, rows
 from optc.errors import UnsupportedError
 
 #: By the kernel's name in a `Program`.
@@ -26,9 +26,17 @@ FUNCTIONS: dict[str, Callable[[Any], tvm.tirx.PrimFunc]] = {
     "rotary": kv.rotary,
     "write_kv": kv.write_kv,
     "copy_kv": kv.copy_kv,
+    "tree_kv": kv.tree_kv,
     "paged_attention": attention.paged_attention,
     "int_matmul": matmul.int_matmul,
     "float_matmul": matmul.float_matmul,
+    "top_k_router": experts.top_k_router,
+    "expert_plan": experts.expert_plan,
+    "int_experts": experts.int_experts,
+    "float_experts": experts.float_experts,
+    "combine_experts": experts.combine_experts,
+    "adapter_shrink": adapters.adapter_shrink,
+    "adapter_grow": adapters.adapter_grow,
 }
 
 

@@ -27,28 +27,44 @@ struct Sub { static __device__ float of(float a, float b) { return a - b; } };
 struct Mul { static __device__ float of(float a, float b) { return a * b; } };
 struct Div { static __device__ float of(float a, float b) { return a / b; } };
 
-// gate and up lie one behind the other in a row: activation(gate) * up.
-template <class Operation, class R>
+// activation(gate) * (up + SHIFT), of floats given by their bits. ALPHA is a factor within silu's
+// sigmoid; with a LIMIT the gate stays below it, and up within it on both sides.
+template <class Operation, unsigned ALPHA, unsigned LIMIT, unsigned SHIFT> struct Gate {
+  static __device__ float of(float gate, float up) {
+    const float alpha = bits_float(ALPHA), limit = bits_float(LIMIT);
+    if (LIMIT) {
+      gate = fminf(gate, limit);
+      up = fmaxf(fminf(up, limit), -limit);
+    }
+    if (SHIFT) up += bits_float(SHIFT);
+    const float act =
+        alpha == 1.0f ? Operation::of(gate, 0.0f) : gate / (1.0f + expf(-alpha * gate));
+    return act * up;
+  }
+};
+
+// gate and up lie one behind the other in a row.
+template <class Gate, class R>
 __device__ __forceinline__ void read_gated(R& gate, const float* gate_up) {
   const float* row = gate_up + (long long)blockIdx.x * 2 * R::WIDTH;
   R up;
   gate.read(row);
   up.read(row + R::WIDTH);
-  gate.change(up, [](float a, float b) { return Operation::of(a, 0.0f) * b; });
+  gate.change(up, [](float a, float b) { return Gate::of(a, b); });
 }
 
-template <class Operation, int WIDTH, int THREADS>
+template <class Gate, int WIDTH, int THREADS>
 __device__ void gated_activation(const float* gate_up, float* out) {
   Row<WIDTH, THREADS> values;
-  read_gated<Operation>(values, gate_up);
+  read_gated<Gate>(values, gate_up);
   values.write(out + (long long)blockIdx.x * WIDTH);
 }
 
-template <class Operation, int WIDTH, int THREADS, int BLOCK>
+template <class Gate, int WIDTH, int THREADS, int BLOCK>
 __device__ void gated_activation_quantize(
     const float* gate_up, signed char* q, float* s, int* sums) {
   Row<WIDTH, THREADS> values;
-  read_gated<Operation>(values, gate_up);
+  read_gated<Gate>(values, gate_up);
   store_quantized<BLOCK>(values, q, s, sums);
 }
 

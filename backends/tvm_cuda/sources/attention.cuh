@@ -9,8 +9,9 @@ namespace optc {
 template <class A, class Element> struct RowWarps {
   TileQueries<A> queries;
 
-  __device__ void fetch(const float* q, int heads) {
-    for (int m = warp(); m < TILE_VECTORS; m += A::WARPS) queries.fetch(m, q + m * A::DK, m < heads);
+  __device__ void fetch(const float* q, const float* slopes, const Heads<A>& heads) {
+    for (int m = warp(); m < TILE_VECTORS; m += A::WARPS)
+      queries.fetch(m, q + m * A::DK, slopes, heads.first + m, m < heads.count);
   }
   __device__ void attend(Result<A>& result, const Element* k_pool, const Element* v_pool,
       int kv_head, int first, int stop, const Span& span, const Pages& pages) {
@@ -30,7 +31,9 @@ template <class A> struct RowWarps<A, float> {
   ScalarQueries<A> queries;
   float weights[A::WARPS][A::VECTORS][TILE];
 
-  __device__ void fetch(const float* q, int heads) { queries.fetch(q, heads); }
+  __device__ void fetch(const float* q, const float* slopes, const Heads<A>& heads) {
+    queries.fetch(q, slopes, heads);
+  }
   __device__ void attend(Result<A>& result, const float* k_pool, const float* v_pool, int kv_head,
       int first, int stop, const Span& span, const Pages& pages) {
     ScalarRange<A> range;
@@ -47,11 +50,11 @@ __device__ __forceinline__ const float* queries_of(const float* q, int row, cons
 
 // Rows of sequences with at most `most` new rows; rows of no sequence become zero.
 // q f32 [T, H*DK] -> out f32 [T, H*DV]; grid (T, KV_HEADS * RUNS).
-template <class A, int WINDOW, int GROUP>
+template <class A, int GROUP>
 __device__ void attention_rows(const float* q, const typename A::Pool::Element* k_pool,
     const typename A::Pool::Element* v_pool, const int* query_starts, const int* kv_lengths,
-    const int* block_tables, const int* block_size, float* out, int sequences, int blocks,
-    int most) {
+    const int* block_tables, const int* block_size, const float* sinks, const float* slopes,
+    float* out, int sequences, int blocks, int most) {
   __shared__ __align__(16) RowWarps<A, typename A::Pool::Element> warps;
   __shared__ Result<A> results[A::WARPS];
   constexpr int THREADS = A::WARPS * WARP, MINE = ceil_div(A::VECTORS * A::DV, THREADS);
@@ -63,10 +66,10 @@ __device__ void attention_rows(const float* q, const typename A::Pool::Element* 
 #pragma unroll
   for (int i = 0; i < MINE; ++i) merged[i].clear();
   if (b >= 0) {
-    const Span span = span_of<WINDOW>(step.length(GROUP, b), query_starts[b + 1] - 1 - row);
+    const Span span = span_of<A>(step.length(GROUP, b), query_starts[b + 1] - 1 - row);
     const Pages pages = step.pages(GROUP, b);
     const int size = span.size(), ranges = ceil_div(span.count(), size);
-    warps.fetch(queries_of(q, row, heads), heads.count);
+    warps.fetch(queries_of(q, row, heads), slopes, heads);
     __syncthreads();
     for (int first = 0; first < ranges; first += A::WARPS) {
       const int begin = span.first() + (first + warp()) * size;
@@ -87,7 +90,9 @@ __device__ void attention_rows(const float* q, const typename A::Pool::Element* 
 #pragma unroll
   for (int i = 0; i < MINE; ++i) {
     const int value = i * THREADS + threadIdx.x;
-    if (value < heads.count * A::DV) place[value] = merged[i].value();
+    if (value >= heads.count * A::DV) continue;
+    merged[i].template add_sink<A>(sinks, heads.first + value / A::DV);
+    place[value] = merged[i].value();
   }
 }
 
@@ -98,10 +103,11 @@ __device__ __forceinline__ float* range_result(float* ranges, int row, int head,
 }
 
 // One range a warp. ranges f32 [T, H, RANGES, DV + 2]; grid (T, KV_HEADS * RUNS, RANGES / WARPS).
-template <class A, int WINDOW, int GROUP>
+template <class A, int GROUP>
 __device__ void attention_ranges(const float* q, const typename A::Pool::Element* k_pool,
     const typename A::Pool::Element* v_pool, const int* query_starts, const int* kv_lengths,
-    const int* block_tables, const int* block_size, float* ranges, int sequences, int blocks) {
+    const int* block_tables, const int* block_size, const float* slopes, float* ranges,
+    int sequences, int blocks) {
   __shared__ __align__(16) RowWarps<A, typename A::Pool::Element> warps;
   __shared__ Result<A> results[A::WARPS];
   const Step step = {query_starts, kv_lengths, block_tables, block_size, sequences, blocks};
@@ -110,9 +116,9 @@ __device__ void attention_ranges(const float* q, const typename A::Pool::Element
   Result<A>& result = results[warp()];
   for (int v = lane(); v < A::VECTORS; v += WARP) result.top[v] = lowest();
   if (b >= 0) {
-    const Span span = span_of<WINDOW>(step.length(GROUP, b), query_starts[b + 1] - 1 - row);
+    const Span span = span_of<A>(step.length(GROUP, b), query_starts[b + 1] - 1 - row);
     const int begin = span.first() + range * span.size();
-    warps.fetch(queries_of(q, row, heads), heads.count);
+    warps.fetch(queries_of(q, row, heads), slopes, heads);
     __syncthreads();
     if (begin * PARTITION < span.end)
       warps.attend(result, k_pool, v_pool, heads.kv_head, begin, begin + span.size(), span,
@@ -131,7 +137,8 @@ __device__ void attention_ranges(const float* q, const typename A::Pool::Element
 // Merge the ranges of a head, a thread a value; rows of no sequence become zero. Several are read
 // before the first of them is added; what those without tokens hold is not looked at. Grid (T,
 // HEADS).
-template <class A> __device__ void merge_ranges(float* ranges, float* out) {
+template <class A>
+__device__ void merge_ranges(float* ranges, const float* sinks, float* out) {
   constexpr int AHEAD = 16;
   const int row = blockIdx.x, head = blockIdx.y;
   for (int d = threadIdx.x; d < A::DV; d += blockDim.x) {
@@ -147,6 +154,7 @@ template <class A> __device__ void merge_ranges(float* ranges, float* out) {
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) merged.add(read[i].top, read[i].norm, read[i].total);
     }
+    merged.template add_sink<A>(sinks, head);
     out[((long long)row * A::HEADS + head) * A::DV + d] = merged.value();
   }
 }

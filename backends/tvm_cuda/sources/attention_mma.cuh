@@ -35,14 +35,14 @@ __device__ __forceinline__ void split_pair(unsigned (&words)[TERMS], float low, 
   }
 }
 
-// 16 query vectors in shared memory, and the factor of each.
+// 16 query vectors in shared memory, and the factor and the slope of each.
 template <class A> struct TileQueries {
   using T = OnTensorCores<A>;
   unsigned words[T::QUERY_TERMS][TILE_VECTORS][T::STRIDE];
-  float scale[TILE_VECTORS];
+  float scale[TILE_VECTORS], slope[TILE_VECTORS];
 
-  // Vector m, by all lanes of a warp; zeros if there is none.
-  __device__ void fetch(int m, const float* q, bool present) {
+  // Vector m of a head, by all lanes of a warp; zeros if there is none.
+  __device__ void fetch(int m, const float* q, const float* slopes, int head, bool present) {
     constexpr int COUNT = ceil_div(T::STEPS * 8, WARP);
     float pairs[COUNT][2], factor = 1.0f;
 #pragma unroll
@@ -65,6 +65,7 @@ template <class A> struct TileQueries {
         for (int i = 0; i < 2; ++i) pairs[n][i] = (float)__float2int_rn(pairs[n][i] / factor);
     }
     if (lane() == 0) scale[m] = factor;
+    if (A::SLOPES && lane() == 0) slope[m] = present ? slopes[head] : 0.0f;
 #pragma unroll
     for (int n = 0; n < COUNT; ++n) {
       const int w = n * WARP + lane();
@@ -184,10 +185,11 @@ __device__ void tile_dots(
 
 // Turn dot products of a partition into weights, and rescale the range.
 template <class A>
-__device__ void tile_weights(TileRange<A>& range, float (&x)[TILES][2][4], int start,
-    const Span (&spans)[2]) {
+__device__ void tile_weights(TileRange<A>& range, const TileQueries<A>& queries,
+    float (&x)[TILES][2][4], int start, const Span (&spans)[2]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    const float slope = A::SLOPES ? queries.slope[lane() / 4 + 8 * half] : 0.0f;
     float top = lowest();
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile)
@@ -195,7 +197,9 @@ __device__ void tile_weights(TileRange<A>& range, float (&x)[TILES][2][4], int s
       for (int i = 0; i < 4; ++i) {
         float& power = x[tile][i / 2][2 * half + i % 2];
         const int token = start + tile * TILE + lane() % 4 * 4 + i;
-        power = spans[half].sees(token) ? A::power(power) : lowest();
+        power = spans[half].sees(token)
+            ? A::power(power, slope, spans[half].end - 1 - token)
+            : lowest();
         top = fmaxf(top, power);
       }
     top = fmaxf(range.largest[half], ceilf(quad_max(top)));
@@ -295,7 +299,7 @@ __device__ void attend_partition(TileRange<A>& range, const TileQueries<A>& quer
       for (int i = 0; i < 4; ++i)
         x[tile][t][i] *= queries.scale[lane() / 4 + i / 2 * 8] * scales[2 * t + i % 2];
   }
-  tile_weights<A>(range, x, start, spans);
+  tile_weights<A>(range, queries, x, start, spans);
 #pragma unroll
   for (int tile = 0; tile < TILES; ++tile) {
     const int first = start + tile * TILE;

@@ -9,6 +9,7 @@
 #define OPTC_ATTENTION_ROWS_CUH
 namespace optc {
 
+constexpr float LOG2_E = 1.4426950408889634f;
 constexpr int PARTITION = 64; // tokens
 constexpr int RANGES = 32;    // of a row, at most
 
@@ -35,10 +36,12 @@ struct Span {
   }
 };
 
-// The span of the row that has `later` new rows of its sequence of `length` tokens behind it.
-template <int WINDOW> __device__ __forceinline__ Span span_of(int length, int later) {
+// The span of the row that has `later` new rows of its sequence of `length` tokens behind it: of
+// its last A::WINDOW tokens and of its chunk of A::CHUNK tokens, where there are such.
+template <class A> __device__ __forceinline__ Span span_of(int length, int later) {
   const int end = length - later;
-  return {WINDOW && end > WINDOW ? end - WINDOW : 0, end};
+  const int low = A::WINDOW ? max(end - A::WINDOW, 0) : 0;
+  return {A::CHUNK ? max(low, (end - 1) / (A::CHUNK ? A::CHUNK : 1) * A::CHUNK) : low, end};
 }
 
 // Where the tokens of a sequence lie.
@@ -73,22 +76,28 @@ struct Step {
 };
 
 // A configuration of the kernels. VECTORS query heads of a row are computed together; where a block
-// computes a row, it has WARPS.
+// computes a row, it has WARPS. SINKS: each head has a logit that joins the softmax and has no
+// value. SLOPES: each head has a slope that a score loses for each token between it and the row.
 template <class Pool_, int HEADS_, int KV_HEADS_, int DK_, int DV_, unsigned SCALE_,
-    unsigned SOFTCAP_, int QUERY_BITS_, int VECTORS_, int WARPS_>
+    unsigned SOFTCAP_, int WINDOW_, int CHUNK_, bool SINKS_, bool SLOPES_, int QUERY_BITS_,
+    int VECTORS_, int WARPS_>
 struct Attention {
   using Pool = Pool_;
   static constexpr int HEADS = HEADS_, KV_HEADS = KV_HEADS_, DK = DK_, DV = DV_;
+  static constexpr int WINDOW = WINDOW_, CHUNK = CHUNK_;
+  static constexpr bool SINKS = SINKS_, SLOPES = SLOPES_;
   static constexpr int QUERY_BITS = QUERY_BITS_, VECTORS = VECTORS_, WARPS = WARPS_;
   static constexpr unsigned SCALE = SCALE_, SOFTCAP = SOFTCAP_;
   static constexpr int SHARED = HEADS / KV_HEADS;        // query heads of a KV head
   static constexpr int RUNS = ceil_div(SHARED, VECTORS); // of which a block computes one
 
-  // A dot product as a power of two.
-  static __device__ float power(float dot) {
+  // The dot product with a key so many tokens before the row's own, as a power of two.
+  static __device__ float power(float dot, float slope, int distance) {
     const float cap = bits_float(SOFTCAP);
-    const float x = dot * bits_float(SCALE);
-    return (SOFTCAP ? cap * tanhf(x / cap) : x) * 1.4426950408889634f;
+    float x = dot * bits_float(SCALE);
+    if (SOFTCAP) x = cap * tanhf(x / cap);
+    if (SLOPES) x = fmaf(-slope, (float)distance, x);
+    return x * LOG2_E;
   }
 };
 
@@ -125,6 +134,12 @@ struct Merged {
     norm = fmaf(norm, kept, other_norm * added);
     total = fmaf(total, kept, other_total * added);
     top = larger;
+  }
+  // Merge the sink of a head, last of all, as a range without values would be.
+  template <class A> __device__ void add_sink(const float* sinks, int head) {
+    if (!A::SINKS) return;
+    const float power = sinks[head] * LOG2_E, least = ceilf(power);
+    add(least, exp2f(power - least), 0.0f);
   }
   __device__ float value() const { return top == lowest() ? 0.0f : total / norm; }
 };

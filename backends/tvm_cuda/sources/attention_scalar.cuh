@@ -4,14 +4,16 @@
 #define OPTC_ATTENTION_SCALAR_CUH
 namespace optc {
 
-// The queries of a block.
+// The queries of a block, and the slopes of their heads.
 template <class A> struct ScalarQueries {
-  float values[A::VECTORS][A::DK];
+  float values[A::VECTORS][A::DK], slope[A::VECTORS];
 
   // Filled by the whole block; zeros for heads that it lacks.
-  __device__ void fetch(const float* q, int heads) {
+  __device__ void fetch(const float* q, const float* slopes, const Heads<A>& heads) {
     for (int i = threadIdx.x; i < A::VECTORS * A::DK; i += blockDim.x)
-      values[i / A::DK][i % A::DK] = i < heads * A::DK ? q[i] : 0.0f;
+      values[i / A::DK][i % A::DK] = i < heads.count * A::DK ? q[i] : 0.0f;
+    if (A::SLOPES && threadIdx.x < A::VECTORS)
+      slope[threadIdx.x] = threadIdx.x < heads.count ? slopes[heads.first + threadIdx.x] : 0.0f;
   }
 };
 
@@ -63,11 +65,14 @@ __device__ void score(
 
 // Turn a tile's dot products into weights [VECTORS][16] in shared memory, and rescale the range.
 template <class A>
-__device__ void weigh(ScalarRange<A>& range, const float (&scores)[A::VECTORS],
-    float (*weights)[TILE], bool seen) {
+__device__ void weigh(ScalarRange<A>& range, const ScalarQueries<A>& q,
+    const float (&scores)[A::VECTORS], float (*weights)[TILE], int token, const Span& span) {
+  const bool seen = span.sees(token);
 #pragma unroll
   for (int v = 0; v < A::VECTORS; ++v) {
-    const float x = seen ? A::power(scores[v]) : lowest();
+    const float x = seen
+        ? A::power(scores[v], A::SLOPES ? q.slope[v] : 0.0f, span.end - 1 - token)
+        : lowest();
     const float top = fmaxf(range.largest[v], ceilf(warp_max<TILE>(x)));
     float weight = 0.0f;
     if (top > lowest()) {
@@ -114,7 +119,7 @@ __device__ void attend_scalar(ScalarRange<A>& range, const ScalarQueries<A>& que
     const int tile = pages.tile(at);
     float scores[A::VECTORS];
     score<A>(scores, queries, k_pool + tile_start<Pool, A::KV_HEADS, A::DK>(tile, kv_head));
-    weigh<A>(range, scores, weights, span.sees(at + lane() % TILE));
+    weigh<A>(range, queries, scores, weights, at + lane() % TILE, span);
     __syncwarp();
     const float* values = v_pool + tile_start<Pool, A::KV_HEADS, A::DV>(tile, kv_head);
     add_values<A>(range, weights, values, at, span);

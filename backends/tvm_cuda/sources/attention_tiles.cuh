@@ -55,40 +55,49 @@ template <class A> struct TileRows {
     range.clear(half);
   }
 
-  // Write the result of row `half`.
-  __device__ void finish(int half, float* place) const {
+  // Write the result of row `half`, of a head.
+  __device__ void finish(int half, float* place, const float* sinks, int head) const {
 #pragma unroll
     for (int n = 0; n < OnTensorCores<A>::COLUMNS; ++n)
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        float& value = place[n * 8 + i];
+        Merged value = {largest[half], norm[half], 0.0f};
         if constexpr (WIDE<A>)
-          value = value / norm[half];
+          value.total = place[n * 8 + i];
         else
-          value = total[n][2 * half + i] / norm[half];
+          value.total = total[n][2 * half + i];
+        value.add_sink<A>(sinks, head);
+        place[n * 8 + i] = value.value();
       }
   }
 };
+
+// The head of row `half` of this lane's fragments.
+template <class A> __device__ __forceinline__ int head_of(const Heads<A>& heads, int half) {
+  return heads.first + (lane() / 4 + 8 * half) % A::VECTORS;
+}
 
 // Where this lane's values of a row go, of row `half` of the fragments.
 template <class A>
 __device__ __forceinline__ float* place_of(
     float* out, const Heads<A>& heads, int row, int half) {
-  const int head = heads.first + (lane() / 4 + 8 * half) % A::VECTORS;
+  const int head = head_of(heads, half);
   return out + ((long long)row * A::HEADS + head) * A::DV + lane() % 4 * 2;
 }
 
 // Rows first .. stop - 1 of sequence b, by one warp.
-template <class A, int WINDOW, int GROUP>
+template <class A, int GROUP>
 __device__ void attend_rows(TileQueries<A>& queries, const float* q,
-    const typename A::Pool::Element* k_pool, const typename A::Pool::Element* v_pool, float* out,
-    const Step& step, const Heads<A>& heads, int b, int first, int stop) {
+    const typename A::Pool::Element* k_pool, const typename A::Pool::Element* v_pool,
+    const float* sinks, const float* slopes, float* out, const Step& step, const Heads<A>& heads,
+    int b, int first, int stop) {
   const int length = step.length(GROUP, b), last = step.query_starts[b + 1] - 1;
   __syncwarp(); // the queries before these were read by all lanes
   for (int m = 0; m < TILE_VECTORS; ++m) {
     const int row = first + m / A::VECTORS, head = m % A::VECTORS;
     const bool present = row < stop && head < heads.count && m / A::VECTORS < ROWS<A>;
-    queries.fetch(m, q + ((long long)row * A::HEADS + heads.first + head) * A::DK, present);
+    const float* vector = q + ((long long)row * A::HEADS + heads.first + head) * A::DK;
+    queries.fetch(m, vector, slopes, heads.first + head, present);
   }
   __syncwarp();
   int rows[2];
@@ -100,9 +109,9 @@ __device__ void attend_rows(TileQueries<A>& queries, const float* q,
     const bool mine = m / A::VECTORS < ROWS<A> && row < stop &&
         m % A::VECTORS < heads.count;
     rows[half] = mine ? row : -1;
-    spans[half] = mine ? span_of<WINDOW>(length, last - row) : Span{0, 0};
+    spans[half] = mine ? span_of<A>(length, last - row) : Span{0, 0};
   }
-  const Span seen = {span_of<WINDOW>(length, last - first).low, length - (last - (stop - 1))};
+  const Span seen = {span_of<A>(length, last - first).low, length - (last - (stop - 1))};
   const Pages pages = step.pages(GROUP, b);
   TileRows<A> whole;
   TileRange<A> range;
@@ -117,16 +126,17 @@ __device__ void attend_rows(TileQueries<A>& queries, const float* q,
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    if (rows[half] >= 0) whole.finish(half, place_of<A>(out, heads, rows[half], half));
+    if (rows[half] >= 0)
+      whole.finish(half, place_of<A>(out, heads, rows[half], half), sinks, head_of(heads, half));
 }
 
 // Rows of sequences with more than `most` new rows, a run of rows a warp; others are left alone.
 // q f32 [T, H*DK] -> out f32 [T, H*DV]; grid (T / (ROWS * WARPS), KV_HEADS * RUNS).
-template <class A, int WINDOW, int GROUP, int WARPS>
+template <class A, int GROUP, int WARPS>
 __device__ void attention_tiles(const float* q, const typename A::Pool::Element* k_pool,
     const typename A::Pool::Element* v_pool, const int* query_starts, const int* kv_lengths,
-    const int* block_tables, const int* block_size, float* out, int sequences, int blocks,
-    int most) {
+    const int* block_tables, const int* block_size, const float* sinks, const float* slopes,
+    float* out, int sequences, int blocks, int most) {
   __shared__ __align__(16) TileQueries<A> queries[WARPS];
   const Step step = {query_starts, kv_lengths, block_tables, block_size, sequences, blocks};
   const Heads<A> heads;
@@ -136,8 +146,8 @@ __device__ void attention_tiles(const float* q, const typename A::Pool::Element*
     const int b = step.sequence(row);
     const int stop = min(end, query_starts[b + 1]);
     if (step.fresh(b) > most)
-      attend_rows<A, WINDOW, GROUP>(
-          queries[warp()], q, k_pool, v_pool, out, step, heads, b, row, stop);
+      attend_rows<A, GROUP>(
+          queries[warp()], q, k_pool, v_pool, sinks, slopes, out, step, heads, b, row, stop);
     row = stop;
   }
 }

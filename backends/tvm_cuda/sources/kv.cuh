@@ -147,5 +147,36 @@ __device__ void copy_kv(const int* sources, const int* targets, typename Pool::E
   }
 }
 
+// A whole tile of a KV head, its scales included, by a warp.
+template <class Pool, int KV_HEADS, int DIM>
+__device__ void copy_tile(typename Pool::Element* pool, int from, int to, int h) {
+  const auto* source = pool + tile_start<Pool, KV_HEADS, DIM>(from, h);
+  auto* target = pool + tile_start<Pool, KV_HEADS, DIM>(to, h);
+  for (int i = lane(); i < tile_width<Pool>(DIM); i += WARP) target[i] = source[i];
+}
+
+// Copies for the paths of trees, a block of threads a KV head: whole tiles, then single slots. No
+// target is a source; pairs of -1 are padding. tiles i32 [G, 2, N], slots i32 [G, 2, M].
+template <class Pool, int KV_HEADS, int DK, int DV, int GROUP>
+__device__ void tree_kv(const int* tiles, const int* slots, typename Pool::Element* k_pool,
+    typename Pool::Element* v_pool, int tile_pairs, int slot_pairs) {
+  const int h = blockIdx.x;
+  tiles += (long long)GROUP * 2 * tile_pairs;
+  slots += (long long)GROUP * 2 * slot_pairs;
+  for (int pair = warp(); pair < tile_pairs; pair += KV_WARPS) {
+    const int from = tiles[pair], to = tiles[tile_pairs + pair];
+    if (from < 0) continue;
+    copy_tile<Pool, KV_HEADS, DK>(k_pool, from, to, h);
+    copy_tile<Pool, KV_HEADS, DV>(v_pool, from, to, h);
+  }
+  __syncthreads(); // slots of a path lie in tiles that were copied
+  for (int pair = warp(); pair < slot_pairs; pair += KV_WARPS) {
+    const int from = slots[pair], to = slots[slot_pairs + pair];
+    if (from < 0) continue;
+    copy_head<Pool, KV_HEADS, DK, false>(k_pool, from, to, h);
+    copy_head<Pool, KV_HEADS, DV, true>(v_pool, from, to, h);
+  }
+}
+
 } // namespace optc
 #endif

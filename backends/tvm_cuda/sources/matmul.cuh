@@ -56,8 +56,8 @@ __device__ __forceinline__ void signed_bytes(unsigned (&b)[2], unsigned first, u
 
 template <class M>
 __device__ __forceinline__ void store_result(
-    float value, const float* bias, float* out, int row, int column, int rows) {
-  if (row >= rows || column >= M::N) return;
+    float value, const float* bias, float* out, int row, int column) {
+  if (column >= M::N) return;
   out[(long long)row * M::N + column] = M::BIAS ? value + bias[column] : value;
 }
 

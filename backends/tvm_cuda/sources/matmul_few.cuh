@@ -47,7 +47,18 @@ template <class T, int HALVES> struct FewTiles {
   }
 };
 
-// Where a block works; it has all rows, of which there are at most 8 * HALVES.
+// All rows of a step, of which there are at most 8 * HALVES.
+template <int HALVES> struct AllRows {
+  int count;
+
+  // Where the lane's row of a half of a fragment is read.
+  __device__ __forceinline__ long long read(int half) const { return half * 8 + lane() / 4; }
+  // Where row r of the block is read, and where it is written.
+  __device__ __forceinline__ int source(int r) const { return r; }
+  __device__ __forceinline__ int target(int r) const { return r; }
+};
+
+// Where a block works, which has all of its rows.
 template <int HALVES> struct FewPlace {
   int block, start, rows;
 
@@ -103,15 +114,15 @@ template <class M, int AHEAD> struct IntSteps {
 
 // Dot products of the steps [first, stop) of 32, and sums of activations if zeros need them; calls
 // take(steps, u, step) after each, where u is its place in those that were fetched.
-template <class M, int HALVES, int AHEAD, class Take>
+template <class M, int HALVES, int AHEAD, class Rows, class Take>
 __device__ __forceinline__ void int_steps(FewTiles<int, HALVES>& c,
-    int (&ones)[ceil_div(HALVES, 2)][4], const FewPlace<HALVES>& place, const signed char* x,
+    int (&ones)[ceil_div(HALVES, 2)][4], const FewPlace<HALVES>& place, const Rows& rows,
+    const signed char* x,
     const unsigned char* w, const unsigned short* ws, const unsigned char* wz, int first, int stop,
     Take take) {
   constexpr int TILES = ceil_div(HALVES, 2);
   const uint4* words = place.words(w, M::STEPS * M::WORDS);
-  const signed char* values =
-      x + (long long)(lane() / 4) * M::K_PADDED + lane() % 4 * 8;
+  const signed char* values = x + lane() % 4 * 8;
   IntSteps<M, AHEAD> next;
   next.fetch(words, ws, wz, first, stop);
   for (int step = first; step < stop; step += AHEAD) {
@@ -124,7 +135,7 @@ __device__ __forceinline__ void int_steps(FewTiles<int, HALVES>& c,
       for (int half = 0; half < HALVES; ++half)
         if (place.has(half) && step + u < stop) {
           const uint2 pair = *reinterpret_cast<const uint2*>(
-              values + (long long)half * 8 * M::K_PADDED + (step + u) * 32);
+              values + rows.read(half) * M::K_PADDED + (step + u) * 32);
           a[half / 2][half % 2] = pair.x;
           a[half / 2][half % 2 + 2] = pair.y;
         }
@@ -154,35 +165,43 @@ constexpr int NARROW = 4096;
 template <class M, int HALVES>
 constexpr int FEW_AHEAD = (M::N > NARROW ? 4 : 8) / (HALVES > 4 ? 4 : HALVES > 2 ? 2 : 1);
 
-template <class M, int HALVES>
-__device__ void int_matmul_few_channels(const signed char* x, const float* xs, const int* xsum,
-    const unsigned char* w, const float* ws, const unsigned char* wz, const float* bias,
-    float* out, int rows) {
+template <class M, int HALVES, class Rows>
+__device__ __forceinline__ void few_by_channel(const signed char* x, const float* xs,
+    const int* xsum, const unsigned char* w, const float* ws, const unsigned char* wz,
+    const float* bias, float* out, const Rows& rows) {
   __shared__ FewSums<int> sums;
-  const FewPlace<HALVES> place(rows);
+  const FewPlace<HALVES> place(rows.count);
   constexpr int RUN = ceil_div(M::STEPS, SPLITS);
   FewTiles<int, HALVES> c;
   int ones[ceil_div(HALVES, 2)][4]; // unused: a row's sum of activations is that of xsum
   c.clear();
   using Plain = IntMatmul<M::N, M::K, M::BITS, 0, false, false>;
-  int_steps<Plain, HALVES, FEW_AHEAD<M, HALVES>>(c, ones, place, x, w, nullptr, nullptr,
+  int_steps<Plain, HALVES, FEW_AHEAD<M, HALVES>>(c, ones, place, rows, x, w, nullptr, nullptr,
       min(warp() * RUN, M::STEPS), min((warp() + 1) * RUN, M::STEPS), [](auto&, int, int) {});
-  c.finish(sums, rows, [&](int row, int column, int total) {
-    const int channel = place.block * COLUMNS + place.start + column;
+  c.finish(sums, rows.count, [&](int r, int column, int total) {
+    const int channel = place.block * COLUMNS + place.start + column, row = rows.source(r);
     const int activations =
         M::ZEROS ? step_sums<M>(xsum + (long long)row * M::STEPS, 0, M::STEPS) : 0;
     const float sum = (float)corrected<M>(total, zero_of<M>(wz, channel), activations);
-    store_result<M>(sum * unit_scale<M>(ws[channel]) * xs[row], bias, out, row, channel, rows);
+    store_result<M>(
+        sum * unit_scale<M>(ws[channel]) * xs[row], bias, out, rows.target(r), channel);
   });
 }
 
 template <class M, int HALVES>
-__device__ void int_matmul_few_groups(const signed char* x, const float* xs, const int* xsum,
-    const unsigned char* w, const unsigned short* ws, const unsigned char* wz, const float* bias,
+__device__ void int_matmul_few_channels(const signed char* x, const float* xs, const int* xsum,
+    const unsigned char* w, const float* ws, const unsigned char* wz, const float* bias,
     float* out, int rows) {
+  few_by_channel<M, HALVES>(x, xs, xsum, w, ws, wz, bias, out, AllRows<HALVES>{rows});
+}
+
+template <class M, int HALVES, class Rows>
+__device__ __forceinline__ void few_by_group(const signed char* x, const float* xs,
+    const unsigned char* w, const unsigned short* ws, const unsigned char* wz, const float* bias,
+    float* out, const Rows& rows) {
   constexpr int TILES = ceil_div(HALVES, 2), AHEAD = FEW_AHEAD<M, HALVES>;
   __shared__ FewSums<float> sums;
-  const FewPlace<HALVES> place(rows);
+  const FewPlace<HALVES> place(rows.count);
   const long long first_scale =
       (long long)place.block * M::GROUPS * COLUMNS + place.start + lane() % 4 * 8;
   FewTiles<int, HALVES> c;
@@ -225,22 +244,28 @@ __device__ void int_matmul_few_groups(const signed char* x, const float* xs, con
     }
   };
   int_steps<M, HALVES, AHEAD>(
-      c, ones, place, x, w, ws + first_scale, wz + first_scale, first, stop, take);
-  partial.finish(sums, rows, [&](int row, int column, float total) {
+      c, ones, place, rows, x, w, ws + first_scale, wz + first_scale, first, stop, take);
+  partial.finish(sums, rows.count, [&](int r, int column, float total) {
     const int channel = place.block * COLUMNS + place.start + column;
-    store_result<M>(total * xs[row], bias, out, row, channel, rows);
+    store_result<M>(total * xs[rows.source(r)], bias, out, rows.target(r), channel);
   });
 }
 
 template <class M, int HALVES>
-__device__ void bf16_matmul_few(
-    const float* x, const unsigned short* w, const float* bias, float* out, int rows) {
+__device__ void int_matmul_few_groups(const signed char* x, const float* xs, const int* xsum,
+    const unsigned char* w, const unsigned short* ws, const unsigned char* wz, const float* bias,
+    float* out, int rows) {
+  few_by_group<M, HALVES>(x, xs, w, ws, wz, bias, out, AllRows<HALVES>{rows});
+}
+
+template <class M, int HALVES, class Rows>
+__device__ __forceinline__ void few_bf16(const float* x, const unsigned short* w,
+    const float* bias, float* out, const Rows& rows) {
   constexpr int TILES = ceil_div(HALVES, 2), AHEAD = FEW_AHEAD<M, HALVES>;
   __shared__ FewSums<float> sums;
-  const FewPlace<HALVES> place(rows);
+  const FewPlace<HALVES> place(rows.count);
   const int quad = lane() % 4;
   const uint4* words = place.words(w, M::WORDS);
-  const float* values = x + (long long)(lane() / 4) * M::K;
   FewTiles<float, HALVES> c;
   c.clear();
   const int first = min(warp() * M::SPLIT_STEPS, M::STEPS);
@@ -266,7 +291,7 @@ __device__ void bf16_matmul_few(
       unsigned a[TILES][4] = {};
 #pragma unroll
       for (int half = 0; half < HALVES; ++half) {
-        const uint2 pair = bf16_four<M::K>(values + (long long)half * 8 * M::K,
+        const uint2 pair = bf16_four<M::K>(x + rows.read(half) * M::K,
             (step + u) * 16 + quad * 4, place.has(half) && step + u < stop);
         a[half / 2][half % 2] = pair.x;
         a[half / 2][half % 2 + 2] = pair.y;
@@ -281,10 +306,16 @@ __device__ void bf16_matmul_few(
       }
     }
   }
-  c.finish(sums, rows, [&](int row, int column, float total) {
+  c.finish(sums, rows.count, [&](int r, int column, float total) {
     store_result<M>(
-        total, bias, out, row, place.block * COLUMNS + place.start + column, rows);
+        total, bias, out, rows.target(r), place.block * COLUMNS + place.start + column);
   });
+}
+
+template <class M, int HALVES>
+__device__ void bf16_matmul_few(
+    const float* x, const unsigned short* w, const float* bias, float* out, int rows) {
+  few_bf16<M, HALVES>(x, w, bias, out, AllRows<HALVES>{rows});
 }
 
 // float32 weights [N/64, K, 64] on the ordinary units, for any number of rows: a lane has a column.
@@ -293,14 +324,12 @@ template <int N_, int K_, bool BIAS_> struct Float32Matmul {
   static constexpr bool BIAS = BIAS_;
 };
 
-template <class M>
-__device__ void float32_matmul(
-    const float* x, const float* w, const float* bias, float* out, int rows) {
+template <class M, class Rows>
+__device__ __forceinline__ void few_float32(
+    const float* x, const float* w, const float* bias, float* out, const Rows& rows) {
   __shared__ FewSums<float> sums;
   const int block = blockIdx.x / 2, start = blockIdx.x % 2 * FEW_COLUMNS;
-  const int first_row = blockIdx.y * FEW_ROWS, present = min(FEW_ROWS, rows - first_row);
   const float* column = w + (long long)block * M::K * COLUMNS + start + lane();
-  const float* values = x + (long long)first_row * M::K;
   float total[FEW_ROWS] = {};
   const int stop = min((warp() + 1) * M::RUN, M::K);
 #pragma unroll 4
@@ -308,7 +337,8 @@ __device__ void float32_matmul(
     const float weight = column[(long long)k * COLUMNS];
 #pragma unroll
     for (int r = 0; r < FEW_ROWS; ++r)
-      if (r < present) total[r] = fmaf(values[(long long)r * M::K + k], weight, total[r]);
+      if (r < rows.count)
+        total[r] = fmaf(x[(long long)rows.source(r) * M::K + k], weight, total[r]);
   }
 #pragma unroll
   for (int r = 0; r < FEW_ROWS; ++r) sums[warp()][r][lane()] = total[r];
@@ -318,9 +348,19 @@ __device__ void float32_matmul(
 #pragma unroll
     for (int split = 0; split < SPLITS; ++split)
       sum += sums[split][i / FEW_COLUMNS][i % FEW_COLUMNS];
-    store_result<M>(sum, bias, out, first_row + i / FEW_COLUMNS,
-        block * COLUMNS + start + i % FEW_COLUMNS, rows);
+    const int r = i / FEW_COLUMNS;
+    if (r < rows.count)
+      store_result<M>(
+          sum, bias, out, rows.target(r), block * COLUMNS + start + i % FEW_COLUMNS);
   }
+}
+
+template <class M>
+__device__ void float32_matmul(
+    const float* x, const float* w, const float* bias, float* out, int rows) {
+  const long long first = (long long)blockIdx.y * FEW_ROWS;
+  const AllRows<FEW_ROWS / 8> mine{min(FEW_ROWS, rows - (int)first)};
+  few_float32<M>(x + first * M::K, w, bias, out + first * M::N, mine);
 }
 
 } // namespace optc

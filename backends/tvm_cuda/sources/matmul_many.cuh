@@ -116,7 +116,7 @@ __device__ void int_matmul_many_channels(const signed char* x, const float* xs, 
           const int total =
               corrected<M>(c[m][n][2 * half + i], zero_of<M>(wz, channel), activations);
           store_result<M>(
-              (float)total * unit_scale<M>(ws[channel]) * xs[row], bias, out, row, channel, rows);
+              (float)total * unit_scale<M>(ws[channel]) * xs[row], bias, out, row, channel);
         }
     }
 }
@@ -164,8 +164,7 @@ __device__ void int_matmul_many_groups(const signed char* x, const float* xs, co
       for (int i = 0; i < 4; ++i) {
         const int row = first_row + warp_row<M_TILES>() + c_row(m, i);
         const int channel = block * COLUMNS + warp_column() + c_column(n, i);
-        if (row < rows)
-          store_result<M>(total[m][n][i] * xs[row], bias, out, row, channel, rows);
+        if (row < rows) store_result<M>(total[m][n][i] * xs[row], bias, out, row, channel);
       }
 }
 
@@ -273,9 +272,11 @@ __device__ void bf16_matmul_many(
 #pragma unroll
     for (int n = 0; n < N_TILES; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        store_result<M>(total[m][n][i], bias, out, first_row + warp_row<M_TILES>() + c_row(m, i),
-            block * COLUMNS + warp_column() + c_column(n, i), rows);
+      for (int i = 0; i < 4; ++i) {
+        const int row = first_row + warp_row<M_TILES>() + c_row(m, i);
+        const int channel = block * COLUMNS + warp_column() + c_column(n, i);
+        if (row < rows) store_result<M>(total[m][n][i], bias, out, row, channel);
+      }
 }
 
 } // namespace optc

@@ -17,9 +17,17 @@ import tvm_ffi
 
 from optc.backends.tvm.compiling.emit import KERNELS
 from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
+from optc.backends.tvm.kernels.experts.combine_experts import CombineExperts
+from optc.backends.tvm.kernels.experts.expert_plan import ExpertPlan
+from optc.backends.tvm.kernels.experts.float_experts import FloatExperts
+from optc.backends.tvm.kernels.experts.int_experts import IntExperts
+from optc.backends.tvm.kernels.experts.top_k_router import TopKRouter
 from optc.backends.tvm.kernels.kv.rotary_kv import RotaryKV
+from optc.backends.tvm.kernels.kv.tree_kv import TreeKV
 from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
+from optc.backends.tvm.kernels.token_wise.activation import GatedActivation
+from optc.backends.tvm.kernels.token_wise.adapters import AdapterGrow, AdapterShrink
 from optc.backends.tvm.kernels.token_wise.norm import RMSNorm
 from optc.backends.tvm.kernels.token_wise.quantize import Quantize
 from optc.backends.tvm_cuda import toolchain
@@ -130,6 +138,34 @@ def test_registers_hold_the_rows_and_heads_that_are_rotated() -> None:
     found = frames(device_compiler()(emit(functions), 90))
     assert len(found) >= len(configs)
     assert max(found) == 0
+
+
+def test_experts_adapters_and_trees_are_compiled_and_held_by_registers() -> None:
+    """Experts by numbers multiply on the tensor cores, and no kernel here needs local memory but
+    what the compiler gives up by itself."""
+    configs: dict[str, Any] = {
+        "int8": IntExperts(768, 2048, experts=128, chosen=8, spread=True),
+        "int4": IntExperts(768, 2048, 4, 64, experts=128, chosen=8, spread=True),
+        "bf16": FloatExperts(768, 2048, "bfloat16", experts=128, chosen=8),
+        "router": TopKRouter(128, 8, "sigmoid", True, 1e-20, 2.5, 8, 4, "top2_sum", True),
+        "plan": ExpertPlan(128, 8),
+        "combine": CombineExperts(2048, 8),
+        "shrink": AdapterShrink(2048, 48, quantized=True),
+        "grow": AdapterGrow(3072, 16, (0, 2048, 2560)),
+        "tree": TreeKV(8, 128, 128, kv_dtype="int8"),
+        "gate": GatedActivation(2880, "silu", alpha=1.702, limit=7.0, up_shift=1.0),
+        "sinks": PagedAttention(
+            16, 4, 64, 64, 0.1, kv_dtype="int8", chunk=96, sinks=True, slopes=True
+        ),
+    }
+    names = {c: name for name, (_, c, _) in KERNELS.items()}
+    functions = {key: device_function(names[type(c).__name__], c) for key, c in configs.items()}
+    cubin = device_compiler()(emit(functions), 90)
+    found = {name.split("_")[0]: counts for name, counts in opcodes(cubin).items()}
+    assert set(found) == set(configs)
+    wanted = {"int8": IMMA, "int4": IMMA, "bf16": HMMA}
+    assert all(found[name][op] for name, op in wanted.items())
+    assert max(frames(cubin)) <= 16
 
 
 def test_every_kernel_of_the_table_is_one_of_the_cpu() -> None:

@@ -17,6 +17,7 @@ ON_DEVICE = Path(__file__).parent / "on_device"
 GROUPS = (
     ("test_attention",),
     ("test_engine", "test_graphs"),
+    ("test_features", "test_experts"),
     ("test_kv", "test_matmul", "test_rows"),
 )
 

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.backends.tvm_cuda.host_arrays import HostArrays
+from optc.backends.tvm_cuda.loaded.host_arrays import HostArrays
 
 
 class Memory:

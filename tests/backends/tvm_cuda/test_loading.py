@@ -11,16 +11,17 @@ import tvm_ffi
 
 from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
 from optc.backends.tvm.runtime_libs import LIBRARIES, ffi_version
-from optc.backends.tvm_cuda import BACKEND, loader, runtime
+from optc.backends.tvm_cuda import BACKEND
 from optc.backends.tvm_cuda.engine_data import RUNTIME_LIBRARY
 from optc.backends.tvm_cuda.images import best_image, image_file
+from optc.backends.tvm_cuda.loaded import loader, runtime
 from optc.errors import ArtifactError, UnavailableError, UnsupportedError
 from optc.proof.bench.utilization import measurable
 from optc.runtime.executable.executable import StepInterface
 from optc.system.hardware.machine import Machine
 from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import INT4_A16, INT8, OPTIONS, SHAPE
-from tests.support.families import model_after
+from tests.support.families import FAMILIES, model_after
 from tests.support.ir_text import model_of
 from tests.support.models import Dense
 
@@ -86,49 +87,30 @@ def test_the_nearest_code_below_the_device_is_taken(device: int, best: int) -> N
     assert best_image((80, 89, 90), device) == best
 
 
-def test_features_without_cuda_kernels_are_refused_by_name(tmp_path: Path) -> None:
-    target = parse_target("cuda:sm_90")
-    tree = model_after(INT8.replace("kv-cache", "kv-cache{tree=true}"), SHAPE)
-    verdicts = {BACKEND.supports(node, target).reason for node in tree.graph}
-    assert verdicts == {
-        "",
-        "trees of drafts have no CUDA kernels: compile with --set kv-cache.tree=false",
-    }
-    with pytest.raises(UnsupportedError, match="trees of drafts have no CUDA kernels"):
-        BACKEND.build(tree, target, tmp_path, OPTIONS)
-
-
 @pytest.mark.parametrize(
-    ("shape", "reason"),
+    "shape",
     [
-        (Dense(sinks=True), "attention sinks have no CUDA kernels"),
-        (Dense(alibi=True), "ALiBi has no CUDA kernels"),
-        (Dense(chunks=(8, 8)), "attention within chunks has no CUDA kernels"),
+        *(FAMILIES[name] for name in ("sinks", "alibi", "chunks")),
+        replace(SHAPE, windows=(0,)),
     ],
+    ids=["sinks", "alibi", "chunks", "trees and adapters"],
 )
-def test_attention_without_cuda_kernels_is_refused_by_name(shape: Dense, reason: str) -> None:
-    model = model_after(INT8, shape)
-    found = [BACKEND.supports(node, parse_target("cuda:sm_90")) for node in model.graph]
-    assert {(one.how, one.reason) for one in found if one.reason} == {("unsupported", reason)}
+def test_features_of_attention_and_steps_are_taken(shape: Dense) -> None:
+    pipeline = INT8.replace("kv-cache", "kv-cache{tree=true}") + ",adapters{max=2,rank=16}"
+    model = model_after(pipeline, shape)
+    found = {BACKEND.supports(node, parse_target("cuda:sm_90")).reason for node in model.graph}
+    assert found == {""}
 
 
-@pytest.mark.parametrize("op_type", ["GatedActivation", "GatedActivationQuantize"])
-def test_clamped_gates_are_refused_by_name(op_type: str) -> None:
-    outputs = ["y"] if op_type == "GatedActivation" else ["q", "s"]
-    names, signature = ", ".join(outputs), ", ".join(f"float[T,3] {name}" for name in outputs)
-    for more, reason in (("", ""), (", limit: float = 7.0", "clamped gates have no CUDA kernels")):
-        text = f'{names} = optc.{op_type} <activation: string = "silu"{more}> (x)'
-        (node,) = model_of(f"g (float[T,6] x) => ({signature})", text).graph
-        assert BACKEND.supports(node, parse_target("cuda:sm_90")).reason == reason
-
-
-def test_activations_of_16_bits_are_refused_by_name() -> None:
+def test_activations_of_16_bits_are_refused_by_name(tmp_path: Path) -> None:
     model = model_after(INT4_A16, replace(SHAPE, windows=(0,)))
     found = {BACKEND.supports(node, parse_target("cuda:sm_90")).reason for node in model.graph}
     assert found == {
         "",
         "activations of 16 bits have no CUDA kernels: quantize-weights.activation_bits=8",
     }
+    with pytest.raises(UnsupportedError, match="activations of 16 bits have no CUDA kernels"):
+        BACKEND.build(model, parse_target("cuda:sm_90"), tmp_path, OPTIONS)
 
 
 def test_float_zero_points_are_refused_by_name() -> None:

@@ -10,12 +10,12 @@ import pytest
 import tvm_ffi
 
 from optc.backends.tvm.loaded.input_memory import aligned
-from optc.backends.tvm_cuda.packed_inputs import PackedInputs
-from optc.backends.tvm_cuda.raw_tensor import Int32At
+from optc.backends.tvm_cuda.loaded.packed_inputs import PackedInputs
+from optc.backends.tvm_cuda.loaded.raw_tensor import Int32At
 
 
 class HostDevice:
-    """`optc.backends.tvm_cuda.device.Device` whose memory is the host's."""
+    """`optc.backends.tvm_cuda.loaded.device.Device` whose memory is the host's."""
 
     def __init__(self) -> None:
         self.allocated: list[int] = []

@@ -51,6 +51,17 @@ def logits(executable: Executable, slots: dict[int, int]) -> np.ndarray:
     return executable.step(step).copy()
 
 
+def oracle_logits(pipeline: str, spec: AdapterSpec, every: list[list[ModuleWeights]]) -> np.ndarray:
+    """Of all rows, by the function bodies."""
+    oracle = RaggedDriver(model_after(pipeline, SHAPE))
+    rows = np.array([slot for s, slot in SLOTS.items() for _ in ROWS[s]], np.int32)
+    oracle.more_feeds = {"adapters": rows, "logit_adapters": rows}
+    for index in range(len(spec.modules)):
+        a, b = (np.stack([getattr(one[index], part) for one in every]) for part in "ab")
+        oracle.more_feeds |= {f"adapter_a.{index}": a, f"adapter_b.{index}": b}
+    return oracle.step(ROWS)
+
+
 @pytest.mark.parametrize(("name", "pipeline"), [("int8", INT8), ("int4-a16", INT4_A16)])
 def test_adapters_equal_the_function_bodies_in_any_batch(
     tmp_path_factory: pytest.TempPathFactory, name: str, pipeline: str
@@ -68,11 +79,5 @@ def test_adapters_equal_the_function_bodies_in_any_batch(
     assert np.abs(together[:5] - plain[:5]).max() > 0.5
     alone = np.concatenate([logits(executable, {s: slot}) for s, slot in SLOTS.items()])
     assert np.array_equal(together, alone)
-    oracle = RaggedDriver(model_after(pipeline, SHAPE))
-    rows = np.array([slot for s, slot in SLOTS.items() for _ in ROWS[s]], np.int32)
-    oracle.more_feeds = {"adapters": rows, "logit_adapters": rows}
-    for index in range(len(spec.modules)):
-        a, b = (np.stack([getattr(one[index], part) for one in every]) for part in "ab")
-        oracle.more_feeds |= {f"adapter_a.{index}": a, f"adapter_b.{index}": b}
-    want = oracle.step(ROWS)
+    want = oracle_logits(pipeline, spec, every)
     np.testing.assert_allclose(together, want, atol=0.05 if name == "int8" else 1e-3)

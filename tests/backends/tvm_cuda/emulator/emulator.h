@@ -229,6 +229,13 @@ template <class T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
   const auto* slots = emulator::exchange(words);
   return bits_as<T>(slots[(emulator::current->number % 32) ^ lane_mask].word[0]);
 }
+inline unsigned __ballot_sync(unsigned mask, bool vote) {
+  if (mask != 0xffffffffu) emulator::fail("a vote of some lanes only");
+  const auto* slots = emulator::exchange(emulator::Words{{vote ? 1u : 0u}});
+  unsigned votes = 0;
+  for (int lane = 0; lane < 32; ++lane) votes |= slots[lane].word[0] << lane;
+  return votes;
+}
 
 // The conversions of optc's convert.cuh by arithmetic; replaces that file.
 #define OPTC_CONVERT_CUH

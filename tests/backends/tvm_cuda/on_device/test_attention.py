@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
+from optc.backends.tvm_cuda.kernels.table import device_function
+from optc.errors import UnsupportedError
 from tests.backends.tvm import attention_cases
 from tests.backends.tvm.attention_cases import (
     MIXED,
@@ -28,18 +30,25 @@ CASES = [
     for i, (name, config) in enumerate(cpu.CONFIGS.items(), 1)
     for dtype, bits in (ARITHMETICS[i % 4],)
 ]
+#: Sinks, slopes and chunks: on the ordinary units and on tensor cores.
+VARIANTS = [
+    pytest.param(replace(config, kv_dtype=dtype, query_bits=bits), id=f"variant-{dtype}-{bits}")
+    for config, (dtype, bits) in zip(
+        (cpu.CAPPED, cpu.VARIANT, cpu.VARIANT, cpu.CAPPED), ARITHMETICS, strict=True
+    )
+]
 
 
-@pytest.mark.parametrize("config", CASES)
+@pytest.mark.parametrize("config", CASES + VARIANTS)
 def test_against_float64(config: PagedAttention) -> None:
     cpu.test_against_float64(config, DEVICE)
 
 
-#: Its sums do not fit registers: tiles of rows keep them in the result.
-WIDE = PagedAttention(4, 2, 32, 192, 0.2)
+#: Its sums do not fit registers: tiles of rows keep them in the result, until sinks join them.
+WIDE = PagedAttention(4, 2, 32, 192, 0.2, sinks=True)
 
 
-@pytest.mark.parametrize("shape", [SMALL, WIDE], ids=["small", "wide"])
+@pytest.mark.parametrize("shape", [SMALL, WIDE, cpu.VARIANT], ids=["small", "wide", "variant"])
 @pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
 def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(
     dtype: str, bits: int, shape: PagedAttention
@@ -63,7 +72,7 @@ def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(
 @pytest.mark.parametrize("dtype", KV_TYPES)
 def test_long_rows_have_the_same_bits_in_one_block_of_threads_and_in_several(dtype: str) -> None:
     """Few rows are split over the tokens, many are not; the ranges of tokens are the same."""
-    config = PagedAttention(6, 2, 32, 32, 0.2, kv_dtype=dtype)
+    config = PagedAttention(6, 2, 32, 32, 0.2, kv_dtype=dtype, sinks=True, slopes=True)
     step = sequences(config, [(37, 2500)])
     many = attend(config, DEVICE, step, 64)
     for row in (0, 20, 36):
@@ -73,3 +82,8 @@ def test_long_rows_have_the_same_bits_in_one_block_of_threads_and_in_several(dty
     expected = oracle(config, step)
     assert sqnr(many, expected) > least
     assert np.abs(many - expected).max() < largest
+
+
+def test_attention_that_sees_ahead_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="rows that see what lies behind them"):
+        device_function("paged_attention", PagedAttention(2, 2, 16, 16, 0.25, causal=False))

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc.backends.tvm_cuda import capture
-from optc.backends.tvm_cuda import graphs as graphs_module
-from optc.backends.tvm_cuda.capture import NotCapturedError
-from optc.backends.tvm_cuda.runtime import open_cudart
+from optc.backends.tvm_cuda.loaded import capture
+from optc.backends.tvm_cuda.loaded import graphs as graphs_module
+from optc.backends.tvm_cuda.loaded.capture import NotCapturedError
+from optc.backends.tvm_cuda.loaded.runtime import open_cudart
 from optc.system.hardware.machine import this_machine
 from tests.backends.tvm.engine_driver import INT8_KV, SHAPE, Engine, EngineDriver, build_once
 

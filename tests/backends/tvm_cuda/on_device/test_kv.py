@@ -35,3 +35,8 @@ def test_rotated_heads_equal_the_kernels_apart(dim: int, block: int) -> None:
 @pytest.mark.parametrize("dtype", KV_TYPES)
 def test_copy_kv(dtype: str) -> None:
     rotary_kv.test_copy_kv(DEVICE, dtype)
+
+
+@pytest.mark.parametrize("dtype", KV_TYPES)
+def test_tree_kv(dtype: str) -> None:
+    rotary_kv.test_tree_kv_copies_tiles_then_slots(dtype, DEVICE)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.backends.tvm.kernel_cases import DEVICE
 from tests.backends.tvm.kernels.token_wise import test_activation as activation
+from tests.backends.tvm.kernels.token_wise import test_adapters as adapters
 from tests.backends.tvm.kernels.token_wise import test_elementwise as elementwise
 from tests.backends.tvm.kernels.token_wise import test_embedding as embedding
 from tests.backends.tvm.kernels.token_wise import test_hadamard as hadamard
@@ -37,6 +38,11 @@ def test_head_rms_norm() -> None:
 @pytest.mark.parametrize("name", activation.ORACLES)
 def test_gated_activation(name: str) -> None:
     activation.test_against_float64(DEVICE, name, 40)
+
+
+@pytest.mark.parametrize(("alpha", "limit", "shift"), [(1.702, 7.0, 1.0), (1.0, 4.0, 0.0)])
+def test_clamped_gates(alpha: float, limit: float, shift: float) -> None:
+    activation.test_clamped_against_float64(DEVICE, alpha, limit, shift)
 
 
 @pytest.mark.parametrize(
@@ -91,3 +97,16 @@ def test_norms_rotate_before_they_round() -> None:
 
 def test_gated_activations_rotate_before_they_round() -> None:
     hadamard.test_gated_activations_give_the_bits_of_the_kernels_apart(DEVICE)
+
+
+@pytest.mark.parametrize("bits", [0, 8])
+@pytest.mark.parametrize(("rows", "k", "width"), [(1, 64, 16), (5, 41, 48)])
+def test_adapters_shrink(bits: int, rows: int, k: int, width: int) -> None:
+    adapters.test_shrink(DEVICE, bits, rows, k, width)
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "rank", "starts"), [(4, 200, 32, (0, 100, 171)), (2, 7, 16, (0, 3))]
+)
+def test_adapters_grow(rows: int, n: int, rank: int, starts: tuple[int, ...]) -> None:
+    adapters.test_grow(DEVICE, rows, n, rank, starts)

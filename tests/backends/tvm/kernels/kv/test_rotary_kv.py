@@ -213,8 +213,8 @@ def test_copy_kv(target: str, dtype: str) -> None:
         np.testing.assert_array_equal(stored(after, kind, dtype, dim), expected)
 
 
-@pytest.mark.parametrize("dtype", KV_TYPES)
-def test_tree_kv_copies_tiles_then_slots(dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "target"), [(dtype, TARGETS[1]) for dtype in KV_TYPES])
+def test_tree_kv_copies_tiles_then_slots(dtype: str, target: str) -> None:
     rng = np.random.default_rng(0)
     dims = taken_dim(dtype, 24), taken_dim(dtype, 40)
     pools = []
@@ -225,7 +225,7 @@ def test_tree_kv_copies_tiles_then_slots(dtype: str) -> None:
     tiles = np.array([[[0, -1], [3, -1]]], np.int32)
     slots = np.array([[[20, 21], [50, 63]]], np.int32)
     config = TreeKV(2, *dims, kv_dtype=dtype)
-    copied = run(config, isa_named(TARGETS[1]), tiles, slots, *pools)[2:]
+    copied = run(config, isa_named(target), tiles, slots, *pools)[2:]
     for before, after, kind, dim in zip(pools, copied, "kv", dims, strict=True):
         expected = stored(before, kind, dtype, dim)
         expected[48:64] = expected[:16]

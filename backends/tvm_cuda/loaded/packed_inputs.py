@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from optc.backends.tvm.loaded.input_memory import ALIGNMENT, Placed, grown
-from optc.backends.tvm_cuda.device import Device
+from optc.backends.tvm_cuda.loaded.device import Device
 from optc.runtime.executable.executable import Int32
 
 #: Inputs start at a multiple of so many elements.

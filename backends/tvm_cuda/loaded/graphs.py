@@ -16,8 +16,8 @@ from typing import Any
 from optc.backends.tvm.loaded.staging import StepInputs
 from optc.backends.tvm.replay.recording import KernelCall, Recorder
 from optc.backends.tvm.replay.replay_plan import NotReplayableError
-from optc.backends.tvm_cuda.arena import Arena
-from optc.backends.tvm_cuda.capture import Capture, Graph, NotCapturedError
+from optc.backends.tvm_cuda.loaded.arena import Arena
+from optc.backends.tvm_cuda.loaded.capture import Capture, Graph, NotCapturedError
 
 #: Rows up to which it is worth while: larger steps keep the device busy for longer.
 MAX_ROWS = 64

@@ -7,7 +7,7 @@ from typing import Any
 
 from optc.backends.tvm.replay.recording import KernelCall, Recording
 from optc.backends.tvm.replay.replay_plan import check_apart, uses_of
-from optc.backends.tvm_cuda.device import Device
+from optc.backends.tvm_cuda.loaded.device import Device
 
 #: Buffers start at a multiple of so many bytes, and are no smaller.
 _LEAST = 256

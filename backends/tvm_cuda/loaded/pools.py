@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, check_allocation, pool_shapes
-from optc.backends.tvm_cuda.device import Device
+from optc.backends.tvm.loaded.tree_paths import scratch_blocks
+from optc.backends.tvm_cuda.loaded.device import Device
 from optc.errors import InputError, UnavailableError
 from optc.runtime.executable.executable import Int32, LayerKV, StepInterface
 
@@ -22,11 +23,13 @@ class DevicePools:
         self._spec = spec
         self._device = device
         self._slots: tuple[int, ...] = ()
+        self.scratch: tuple[range, ...] = ()
         self._block_bytes: list[int] = []  # of each pool
         self.tensors: list[Any] = []
 
     def allocate(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
-        """Replace all pools; what they hold is undefined.
+        """Replace all pools; what they hold is undefined. Behind their blocks lie those in
+        ``scratch``, by KV group, for the paths of trees.
 
         Raises:
             InputError: The block size or the number of groups does not fit the engine.
@@ -35,6 +38,7 @@ class DevicePools:
         check_allocation(self._spec, blocks_per_group, block_size)
         self.release()
         self._slots = tuple(count * block_size for count in blocks_per_group)
+        self.scratch = scratch_blocks(self._spec, blocks_per_group)
         try:
             for layer in self._spec.layers:
                 self._allocate_layer(layer, block_size)
@@ -44,7 +48,8 @@ class DevicePools:
 
     def _allocate_layer(self, layer: LayerKV, block_size: int) -> None:
         kind = POOL_TYPES[layer.dtype]
-        for shape in pool_shapes(self._slots[layer.group] // TILE, layer):
+        tiles = self.scratch[layer.group].stop * block_size // TILE
+        for shape in pool_shapes(tiles, layer):
             self.tensors.append(self._device.empty(shape, kind.element))
             tile = math.prod(shape[1:]) * np.dtype(kind.element).itemsize
             self._block_bytes.append(tile * (block_size // TILE))

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.loaded.staging import Staging
-from optc.backends.tvm_cuda.device import Device
-from optc.backends.tvm_cuda.graphs import Graphs
-from optc.backends.tvm_cuda.host_arrays import HostArrays
-from optc.backends.tvm_cuda.packed_inputs import PackedInputs
-from optc.backends.tvm_cuda.pools import DevicePools
-from optc.backends.tvm_cuda.results import Results
+from optc.backends.tvm_cuda.loaded.adapters import DeviceAdapters
+from optc.backends.tvm_cuda.loaded.device import Device
+from optc.backends.tvm_cuda.loaded.graphs import Graphs
+from optc.backends.tvm_cuda.loaded.host_arrays import HostArrays
+from optc.backends.tvm_cuda.loaded.packed_inputs import PackedInputs
+from optc.backends.tvm_cuda.loaded.pools import DevicePools
+from optc.backends.tvm_cuda.loaded.results import Results
 from optc.errors import InputError
 from optc.runtime.executable.adapter_spec import ModuleWeights
 from optc.runtime.executable.executable import Float32, Int32, StepBatch, StepInterface
@@ -59,6 +60,7 @@ class CudaExecutable:
         self._host = HostArrays(device, spec.vocab_size, spec.max_logit_rows)
         self._staging = Staging(spec, partial(PackedInputs, device))
         self._pools = DevicePools(spec, device)
+        self._adapters = DeviceAdapters(spec.adapters, device)
 
     def allocate_kv(self, blocks_per_group: tuple[int, ...], block_size: int) -> None:
         """Allocate (or replace) the pools.
@@ -71,7 +73,7 @@ class CudaExecutable:
             raise InputError("the engine is closed", where="allocate_kv")
         self.graphs.clear()
         self._pools.allocate(blocks_per_group, block_size)
-        self._staging.set_blocks(block_size, ())
+        self._staging.set_blocks(block_size, self._pools.scratch)
 
     def step(self, batch: StepBatch) -> Float32:
         """Run one ragged step; returns logits [R, V].
@@ -88,7 +90,7 @@ class CudaExecutable:
         if self._results.reserve(rows):
             self.graphs.clear()
         ranges, logits = self._results.of(rows)
-        fixed = (*self._weights, *self._pools.tensors, ranges, logits)
+        fixed = (*self._weights, *self._pools.tensors, *self._adapters.tensors, ranges, logits)
         if not self.graphs.step(inputs, (*inputs.tensors, *fixed)):
             self._functions["step"](*inputs.tensors, *fixed)
         result = self._host.take(rows)
@@ -116,18 +118,19 @@ class CudaExecutable:
         self._pools.write(group, blocks, data)
 
     def write_adapter(self, slot: int, modules: Sequence[ModuleWeights | None]) -> None:
-        """Refuse: CUDA engines take no adapters.
+        """Set the LoRA adapter in ``slot`` (`Executable.write_adapter`).
 
         Raises:
-            InputError: Always.
+            InputError: No such slot, or a shape does not fit.
         """
-        raise InputError("the engine takes no adapters", where="write_adapter")
+        self._adapters.write(slot, modules)
 
     def close(self) -> None:
         """Release pools and weights; the engine cannot be used afterwards."""
         self.graphs.clear()
         self._weights.clear()
         self._pools.release()
+        self._adapters.release()
 
 
 def _widened(batch: StepBatch) -> StepBatch:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optc.backends.tvm_cuda.device import Device
+from optc.backends.tvm_cuda.loaded.device import Device
 from optc.runtime.executable.executable import Float32
 
 #: Arrays that are kept for later; more than a caller holds at once are not needed.

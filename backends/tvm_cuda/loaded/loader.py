@@ -10,15 +10,15 @@ from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE, check_file
 from optc.backends.tvm.loaded.loader import kernel_library, open_vm
 from optc.backends.tvm.replay.recording import Recorder
 from optc.backends.tvm.weights.weights_file import MappedWeights
-from optc.backends.tvm_cuda.arena import Arena
-from optc.backends.tvm_cuda.capture import Capture
-from optc.backends.tvm_cuda.device import Device
 from optc.backends.tvm_cuda.engine_data import read_data
-from optc.backends.tvm_cuda.executable import CudaExecutable
-from optc.backends.tvm_cuda.graphs import Graphs
 from optc.backends.tvm_cuda.images import best_image, register_image
-from optc.backends.tvm_cuda.results import Results
-from optc.backends.tvm_cuda.runtime import open_cudart, start_runtime
+from optc.backends.tvm_cuda.loaded.arena import Arena
+from optc.backends.tvm_cuda.loaded.capture import Capture
+from optc.backends.tvm_cuda.loaded.device import Device
+from optc.backends.tvm_cuda.loaded.executable import CudaExecutable
+from optc.backends.tvm_cuda.loaded.graphs import Graphs
+from optc.backends.tvm_cuda.loaded.results import Results
+from optc.backends.tvm_cuda.loaded.runtime import open_cudart, start_runtime
 from optc.runtime.executable.executable import StepInterface
 from optc.system.hardware.machine import this_machine
 

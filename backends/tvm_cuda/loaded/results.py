@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from optc.backends.tvm_cuda.device import Device
+from optc.backends.tvm_cuda.loaded.device import Device
 from optc.runtime.executable.executable import StepInterface
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optc.backends.tvm_cuda.raw_tensor import Int32At
+from optc.backends.tvm_cuda.loaded.raw_tensor import Int32At
 from optc.errors import UnavailableError
 
 Array = npt.NDArray[Any]

@@ -1,0 +1,1 @@
+"""A loaded CUDA engine: weights, pools and inputs on the device, steps and their graphs."""
