@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 import pytest
 
-from optc.backend import NATIVE, Support
+from optc.backend import NATIVE
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.lowering.costs import step_costs
@@ -104,12 +104,10 @@ def test_bytes_are_those_of_the_experts_that_rows_choose() -> None:
     assert found.ops_of(costs[1]) == 2 * CHOSEN * 2 * WIDTH * 2 * INNER
 
 
-def test_all_nodes_are_native_on_cpus_and_refused_on_cuda() -> None:
+def test_all_nodes_are_native_on_cpus_and_on_cuda() -> None:
     model, cuda = mixture_model(KINDS), parse_target("cuda:sm_90")
     assert {BACKEND.supports(node, V3) for node in model.graph} == {NATIVE}
-    refused = Support("unsupported", "mixtures of experts have no CUDA kernels")
-    ours = [n for n in model.graph if "Expert" in n.op_type or n.op_type == "TopKRouter"]
-    assert {CUDA_BACKEND.supports(node, cuda) for node in ours} == {refused}
+    assert {CUDA_BACKEND.supports(node, cuda) for node in model.graph} == {NATIVE}
 
 
 def _attribute(op_type: str, name: str, value: int | str) -> Callable[[ir.Model], None]:
