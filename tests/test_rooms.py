@@ -25,7 +25,7 @@ BUDGET = {
     "backends/onnxruntime": 3_050,
     "backends/tensorrt": 3_800,
     "backends/tvm": 20_500,
-    "backends/tvm_cuda": 5_750,
+    "backends/tvm_cuda": 5_850,
     "optc": 800,
     "optc/artifact": 2_150,
     "optc/artifact/pages": 2_700,

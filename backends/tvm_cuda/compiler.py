@@ -17,6 +17,7 @@ from tvm.s_tir import dlight
 from optc.backends.tvm.compiling.compiler import export, relax_pipeline
 from optc.backends.tvm.compiling.emit import KERNELS, emit
 from optc.backends.tvm.program import Program, Tensor
+from optc.backends.tvm_cuda import dependent_launch
 from optc.backends.tvm_cuda.gpu import tvm_target
 from optc.backends.tvm_cuda.images import CREATE, EDIT, image_file, key_of
 from optc.backends.tvm_cuda.kernels.launch import device_source
@@ -87,6 +88,7 @@ def build(
             relax_pipeline=relax_pipeline(
                 program, dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())
             ),
+            tir_pipeline=dependent_launch.register(target),
         )
     (source,) = sources
     return executable, _digest(source), {sm: compiler(source, sm) for sm in target.sm}

@@ -18,6 +18,7 @@ Stages, for int8-fused, int4-fused and bf16-fused where RECIPE stands:
     steps-RECIPE       `benchmarks.cuda`: MBU and MFU of a step, beside torch.compile
     kernels-RECIPE     `benchmarks.cuda.kernels`: the time of each kernel
     serving-RECIPE     `optc bench` with 1, 16 and 64 sequences
+    steps-in-order     int8-fused for sm_80, too, whose kernels wait for each other to end
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from pathlib import Path
 from benchmarks.cuda.__main__ import gpu_name, require_gpu
 from benchmarks.cuda.outcome import Outcome
 from benchmarks.cuda.page import page_of
+from optc.backends.tvm_cuda.dependent_launch import LEAST as EARLY
 from optc.errors import OptcError
 from optc.system.hardware.machine import this_machine
 
@@ -92,6 +94,12 @@ def stages(folder: Path, model: Path, shape: str, sm: int) -> list[Stage]:
         file = folder / f"serving-{recipe}.md"
         bench = ("optc", "bench", artifact, "--concurrency", "1,16,64", "--markdown", str(file))
         found.append(Stage(f"serving-{recipe}", bench, file))
+    if sm >= EARLY:
+        in_order = f"tvm-cuda:sm_80+sm_{sm}"
+        name, file = "artifact-in-order", folder / "steps-in-order.json"
+        found.append(compiled(name, weights, RECIPES[0], in_order, "--no-gates"))
+        steps = ("benchmarks.cuda", str(folder / name), "--json", str(file))
+        found.append(Stage("steps-in-order", steps, file))
     found += [
         compiled(f"gates-{name}", model, "bf16-fused", backend) for name, backend in OTHERS.items()
     ]

@@ -40,8 +40,11 @@ def test_stages_go_from_tests_to_speed_and_name_the_architecture(tmp_path: Path)
     assert len(set(names)) == len(names)
     assert names[:3] == ["tests", "gates-int8-fused", "gates-int4-fused"]
     assert names.index("shape") < names.index("artifact-int8-fused")
-    compiles = [stage for stage in found if stage.name.startswith(("gates-int", "artifact"))]
+    compiles = [stage for stage in found if stage.name.startswith(("gates-int", "artifact-int"))]
     assert all("tvm-cuda:sm_90" in stage.command for stage in compiles)
+    assert names[-4:-2] == ["artifact-in-order", "steps-in-order"]
+    older = stages(tmp_path, Path("model.gguf"), "llama-3.2-1b", 89)
+    assert "steps-in-order" not in {stage.name for stage in older}
     for recipe in everything.RECIPES:
         at = names.index(f"artifact-{recipe}")
         more = {f"{what}-{recipe}" for what in ("steps", "kernels", "serving")}

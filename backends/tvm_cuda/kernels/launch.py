@@ -21,6 +21,7 @@ _FOLDER = Path(__file__).parent.parent / "sources"
 #: Every file, in an order in which each finds what it needs.
 _FILES = (
     "types",
+    "order",
     "convert",
     "common",
     "rows",
@@ -72,8 +73,10 @@ def launch(
     threads: int,
     buffers: Sequence[Expr],
     *sizes: Expr,
+    waits: bool = False,
 ) -> None:
-    """Launch the device function ``function`` in blocks of ``threads`` threads.
+    """Launch the device function ``function`` in blocks of ``threads`` threads. It may start before
+    the kernels before it have ended (``order.cuh``), and waits for them first of all.
 
     Args:
         function: As `template` gives it.
@@ -81,10 +84,14 @@ def launch(
         threads: Of a block.
         buffers: Passed as pointers.
         sizes: Passed behind them, int32.
+        waits: The device function waits by itself, once it has fetched weights.
     """
     values = [*(buffer.data for buffer in buffers), *sizes]
     with ExitStack() as stack:
         for axis, count in zip("xyz", grid, strict=False):
             stack.enter_context(tir.launch_thread(f"blockIdx.{axis}", count))
         stack.enter_context(tir.launch_thread("threadIdx.x", threads))
+        begin = ["let_next_kernel_start", *([] if waits else ["wait_for_kernels_before"])]
+        for name in begin:
+            tir.evaluate(cuda_func_call(f"optc::{name}", source_code=_MARK))
         tir.evaluate(cuda_func_call(function, *values, source_code=_MARK))

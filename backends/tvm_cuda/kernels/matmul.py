@@ -113,7 +113,7 @@ class _Matmul:
             with tir.Then():
                 function = template(f"{self.name}_few{self.how}", self.kind, halves[0])
                 grid = (self.blocks * (_COLUMNS // _FEW_COLUMNS),)
-                launch(function, grid, _FEW_THREADS, self.operands, rows)
+                launch(function, grid, _FEW_THREADS, self.operands, rows, waits=True)
             with tir.Else():
                 self._few(rows, halves[1:], large)
 

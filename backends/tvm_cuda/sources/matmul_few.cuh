@@ -124,7 +124,8 @@ __device__ __forceinline__ void int_steps(FewTiles<int, HALVES>& c,
   const uint4* words = place.words(w, M::STEPS * M::WORDS);
   const signed char* values = x + lane() % 4 * 8;
   IntSteps<M, AHEAD> next;
-  next.fetch(words, ws, wz, first, stop);
+  next.fetch(words, ws, wz, first, stop); // weights, which no kernel writes
+  wait_for_kernels_before();
   for (int step = first; step < stop; step += AHEAD) {
     const IntSteps<M, AHEAD> now = next;
     if (step + AHEAD < stop) next.fetch(words, ws, wz, step + AHEAD, stop);
@@ -282,6 +283,7 @@ __device__ __forceinline__ void few_bf16(const float* x, const unsigned short* w
       }
   };
   fetch(first);
+  wait_for_kernels_before();
   for (int step = first; step < stop; step += AHEAD) {
 #pragma unroll
     for (int u = 0; u < AHEAD; ++u) now[u][0] = next[u][0], now[u][1] = next[u][1];

@@ -13,6 +13,7 @@ import tvm_ffi
 
 from optc.backends.tvm.compiling.emit import KERNELS
 from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
+from optc.backends.tvm_cuda import dependent_launch
 from optc.backends.tvm_cuda.gpu import tvm_target
 from optc.backends.tvm_cuda.images import COMPILE
 from optc.backends.tvm_cuda.kernels.kv import POOLS
@@ -40,7 +41,8 @@ def compiled(config: Any) -> Any:
     )
     function = device_function(_NAMES[type(config).__name__], config)
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    return tvm.compile(module, tvm_target(cuda_target(sm)))
+    target = cuda_target(sm)
+    return tvm.compile(module, tvm_target(target), tir_pipeline=dependent_launch.register(target))
 
 
 def run(config: Any, *arrays: Array) -> list[Array]:

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <optional>
 #include <string>
 #include <unistd.h>
 #include <unordered_map>
@@ -13,15 +14,26 @@
 namespace {
 
 struct Module { void* library; };
-using Launch = void (*)(void (*)(void**), void**, const unsigned*, const unsigned*);
+using Launch = void (*)(void (*)(void**), void**, const unsigned*, const unsigned*, bool,
+    void (*)(void*), void*);
 using Keep = void** (*)(void**);
 struct Function { void (*kernel)(void**); Launch launch; Keep keep; };
 
+struct Attribute { int name; char padding[4]; int value[16]; };
 struct LaunchConfig {
   unsigned grid[3], block[3], shared_bytes;
   void* stream;
-  void* attributes;
+  const Attribute* attributes;
   unsigned attribute_count;
+
+  // Whether the kernel may start before those before it have ended.
+  bool early() const {
+    constexpr int PROGRAMMATIC_STREAM_SERIALIZATION = 6;
+    for (unsigned i = 0; i < attribute_count; ++i)
+      if (attributes[i].name == PROGRAMMATIC_STREAM_SERIALIZATION && attributes[i].value[0])
+        return true;
+    return false;
+  }
 };
 
 int capability() {
@@ -38,8 +50,17 @@ enum {
   NOT_IN_CAPTURE = 900
 };
 
-// A launch that was captured, with copies of its arguments.
-struct Node { Function* function; void** values; unsigned grid[3], block[3]; };
+// A launch, with copies of its arguments.
+struct Node {
+  Function* function;
+  void** values;
+  unsigned grid[3], block[3];
+  bool early;
+
+  void run(void (*before)(void*) = nullptr, void* data = nullptr) const {
+    function->launch(function->kernel, values, grid, block, early, before, data);
+  }
+};
 using Nodes = std::vector<Node>;
 
 constexpr size_t MEMORY = size_t(1) << 33;
@@ -50,12 +71,36 @@ struct State {
   size_t used = 0;                         // bytes of device memory
   std::unordered_map<void*, size_t> sizes; // of what is allocated, as a device counts them
   Nodes* captured = nullptr;               // while STREAM captures
+  std::optional<Node> pending;             // launched, and to run when it has to
+  int early = 0;                           // launches before the kernels before had ended
   int copies[5] = {};                      // by their kind
 };
 State& state() {
   using Get = State* (*)();
   static State* const found = ((Get)dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuEmulatorState"))();
   return *found;
+}
+
+// What was launched has run.
+void finish() {
+  if (!state().pending) return;
+  const Node node = *state().pending;
+  state().pending.reset();
+  node.run();
+}
+
+// A kernel that others may overtake is kept back; the next one starts, and waits for it.
+void launch(const Node& node) {
+  if (!node.early) {
+    finish();
+    node.run();
+  } else if (!state().pending) {
+    state().pending = node;
+  } else {
+    ++state().early;
+    node.run([](void*) { finish(); }, nullptr);
+    finish(); // a kernel of no threads
+  }
 }
 
 } // namespace
@@ -100,7 +145,11 @@ API int cuModuleLoadData(Module** module, const void* image) {
   *module = new Module{library};
   return SUCCESS;
 }
-API int cuModuleUnload(Module* module) { delete module; return SUCCESS; }
+API int cuModuleUnload(Module* module) {
+  finish();
+  delete module;
+  return SUCCESS;
+}
 API int cuModuleGetFunction(Function** function, Module* module, const char* name) {
   void* kernel = dlsym(module->library, (std::string("emulated_") + name).c_str());
   void* launch = dlsym(module->library, "emulator_launch");
@@ -110,17 +159,19 @@ API int cuModuleGetFunction(Function** function, Module* module, const char* nam
   return SUCCESS;
 }
 API int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** values, void**) {
-  if (state().captured) {
+  Node node{function, function->keep(values), {}, {}, config->early()};
+  std::memcpy(node.grid, config->grid, sizeof node.grid);
+  std::memcpy(node.block, config->block, sizeof node.block);
+  if (!state().captured) {
+    launch(node);
+  } else {
     if (config->stream != STREAM) return NOT_IN_CAPTURE;
-    Node node{function, function->keep(values), {}, {}};
-    std::memcpy(node.grid, config->grid, sizeof node.grid);
-    std::memcpy(node.block, config->block, sizeof node.block);
     state().captured->push_back(node);
-    return SUCCESS;
   }
-  function->launch(function->kernel, values, config->grid, config->block);
   return SUCCESS;
 }
+// Launches so far of kernels that started before those before them had ended.
+API int cudaEmulatorEarly() { return state().early; }
 
 API int cudaDeviceGetAttribute(int* value, int attribute, int) {
   switch (attribute) {
@@ -146,6 +197,7 @@ API int cudaMalloc(void** memory, size_t size) {
 }
 API int cudaFree(void* memory) {
   if (state().captured) return NOT_IN_CAPTURE;
+  finish();
   const auto found = state().sizes.find(memory);
   if (found == state().sizes.end()) return memory ? BAD_POINTER : SUCCESS;
   state().used -= found->second;
@@ -157,6 +209,7 @@ API int cudaMallocHost(void** memory, size_t size) { *memory = std::malloc(size)
 API int cudaFreeHost(void* memory) { std::free(memory); return SUCCESS; }
 API int cudaMemcpyAsync(void* to, const void* from, size_t size, int kind, void*) {
   if (state().captured) return NOT_IN_CAPTURE;
+  finish();
   ++state().copies[kind];
   std::memmove(to, from, size);
   return SUCCESS;
@@ -164,6 +217,7 @@ API int cudaMemcpyAsync(void* to, const void* from, size_t size, int kind, void*
 // Copies so far of a kind: 1 to the device, 2 to the host, 3 within the device.
 API int cudaEmulatorCopies(int kind) { return state().copies[kind]; }
 API int cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t size, void*) {
+  finish();
   std::memmove(to, from, size);
   return SUCCESS;
 }
@@ -185,7 +239,11 @@ API const char* cudaGetErrorString(int error) {
 API int cudaStreamCreate(void** stream) { *stream = nullptr; return SUCCESS; }
 API int cudaStreamCreateWithFlags(void** stream, unsigned) { *stream = STREAM; return SUCCESS; }
 API int cudaStreamDestroy(void*) { return SUCCESS; }
-API int cudaStreamSynchronize(void*) { return state().captured ? NOT_IN_CAPTURE : SUCCESS; }
+API int cudaStreamSynchronize(void*) {
+  if (state().captured) return NOT_IN_CAPTURE;
+  finish();
+  return SUCCESS;
+}
 API int cudaStreamWaitEvent(void*, void*, unsigned) { return SUCCESS; }
 API int cudaStreamBeginCapture(void* stream, int) {
   if (stream != STREAM || state().captured) return NOT_IN_CAPTURE;
@@ -203,8 +261,7 @@ API int cudaGraphInstantiate(Nodes** made, Nodes* graph, unsigned long long) {
   return SUCCESS;
 }
 API int cudaGraphLaunch(Nodes* graph, void*) {
-  for (const Node& node : *graph)
-    node.function->launch(node.function->kernel, node.values, node.grid, node.block);
+  for (const Node& node : *graph) launch(node);
   return SUCCESS;
 }
 API int cudaGraphDestroy(Nodes* graph) { delete graph; return SUCCESS; }
@@ -212,5 +269,8 @@ API int cudaGraphExecDestroy(Nodes* graph) { delete graph; return SUCCESS; }
 API int cudaEventCreate(void** event) { *event = nullptr; return SUCCESS; }
 API int cudaEventDestroy(void*) { return SUCCESS; }
 API int cudaEventRecord(void*, void*) { return SUCCESS; }
-API int cudaEventSynchronize(void*) { return SUCCESS; }
+API int cudaEventSynchronize(void*) {
+  finish();
+  return SUCCESS;
+}
 API int cudaEventElapsedTime(float* time, void*, void*) { *time = 0; return SUCCESS; }

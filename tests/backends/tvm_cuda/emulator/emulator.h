@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <tuple>
 #include <ucontext.h>
 #include <utility>
 
@@ -31,6 +32,7 @@ struct Thread {
   Index index;
   State state;
   int number, collectives;
+  bool ordered; // has waited for the kernels before
   void* stack_pointer;
   char* stack;
 };
@@ -45,6 +47,9 @@ inline int count, live, waiting;
 inline void (*kernel)(void**);
 inline void** arguments;
 inline void* scheduler_stack;
+inline bool early;            // the kernel may start before those before it have ended
+inline void (*before)(void*); // runs the one before it, which has not run yet
+inline void* before_data;
 
 [[noreturn]] inline void fail(const char* what) {
   std::fprintf(stderr, "CUDA emulator: %s (block %u,%u,%u, thread %d)\n", what, block_index.x,
@@ -118,8 +123,35 @@ inline const Words* exchange(const Words& mine) {
   return slots;
 }
 
+// Run another kernel while this one's threads stand still.
+inline void run_meanwhile(void (*run)(void*), void* data) {
+  static Thread kept_threads[LARGEST];
+  static Warp kept_warps[LARGEST / LANES];
+  static char* stacks[LARGEST];
+  const auto kept = std::make_tuple(current, block_index, block_size, grid_size, count, live,
+      waiting, kernel, arguments, scheduler_stack, early);
+  std::memcpy(kept_threads, threads, sizeof threads);
+  std::memcpy(kept_warps, warps, sizeof warps);
+  for (int i = 0; i < LARGEST; ++i) threads[i].stack = stacks[i];
+  run(data);
+  for (int i = 0; i < LARGEST; ++i) stacks[i] = threads[i].stack;
+  std::memcpy(threads, kept_threads, sizeof threads);
+  std::memcpy(warps, kept_warps, sizeof warps);
+  std::tie(current, block_index, block_size, grid_size, count, live, waiting, kernel, arguments,
+      scheduler_stack, early) = kept;
+}
+
+inline void wait_for_kernels() {
+  current->ordered = true;
+  if (!before) return;
+  auto* run = before;
+  before = nullptr;
+  run_meanwhile(run, before_data);
+}
+
 inline void enter() {
   kernel(arguments);
+  if (early && !current->ordered) fail("a kernel that may start early waits for none before it");
   Thread* done = current;
   done->state = DONE;
   --live;
@@ -148,6 +180,7 @@ inline void run_block() {
     thread.number = i;
     thread.state = READY;
     thread.collectives = 0;
+    thread.ordered = false;
     prepare(thread);
   }
   for (int w = 0; w * LANES < count; ++w) {
@@ -180,8 +213,12 @@ template <class... Types> void** keep(void (*function)(Types...), void** values)
 } // namespace emulator
 
 extern "C" inline __attribute__((used, visibility("default"))) void emulator_launch(
-    void (*kernel)(void**), void** arguments, const unsigned* grid, const unsigned* block) {
+    void (*kernel)(void**), void** arguments, const unsigned* grid, const unsigned* block,
+    bool early, void (*before)(void*), void* before_data) {
   using namespace emulator;
+  emulator::early = early;
+  emulator::before = before;
+  emulator::before_data = before_data;
   emulator::kernel = kernel;
   emulator::arguments = arguments;
   grid_size = {grid[0], grid[1], grid[2]};
@@ -236,6 +273,13 @@ inline unsigned __ballot_sync(unsigned mask, bool vote) {
   for (int lane = 0; lane < 32; ++lane) votes |= slots[lane].word[0] << lane;
   return votes;
 }
+
+// The order of kernels; replaces optc's order.cuh.
+#define OPTC_ORDER_CUH
+namespace optc {
+inline void let_next_kernel_start() {}
+inline void wait_for_kernels_before() { emulator::wait_for_kernels(); }
+} // namespace optc
 
 // The conversions of optc's convert.cuh by arithmetic; replaces that file.
 #define OPTC_CONVERT_CUH
