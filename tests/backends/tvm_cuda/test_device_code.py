@@ -90,7 +90,7 @@ def emit(functions: dict[str, tvm.tirx.PrimFunc]) -> str:
     return codes[0]
 
 
-@pytest.mark.parametrize("sm", [80, 89, 90])
+@pytest.mark.parametrize("sm", [80, 90, 100])
 def test_matmuls_use_the_tensor_cores_of_their_architecture(sm: int) -> None:
     cubin = device_compiler()(emitted(), sm)
     assert architecture(cubin) == sm
