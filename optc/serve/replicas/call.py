@@ -55,11 +55,6 @@ class Call:
         prompt = self.submission.handle.prompt_token_ids
         return replace(self.submission.request, prompt=prompt, deadline_s=left_s)
 
-    @property
-    def has_begun(self) -> bool:
-        """Something of its answer has come."""
-        return any(part.delta is not None for part in self._parts)
-
     def add(self, deltas: Sequence[Delta]) -> None:
         """Some of the answer has come."""
         now_s = time.perf_counter()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from optc.ir.functions import DOMAIN, is_op, make_node
+from optc.ir.functions import is_op, make_node
 from optc.ir.graph import add_initializer, is_constant
 from optc.ir.pipeline.base import PassReport
 from optc.passes.canonicalize.dataflow import dims, emit, insert, substitute
@@ -119,8 +119,3 @@ def _is_unit(source: Source, value: ir.Value, x: ir.Value, width: int) -> bool:
         return False
     expected = given / np.linalg.norm(given, axis=1, keepdims=True)
     return result.shape == given.shape and np.allclose(result, expected, rtol=1e-5)
-
-
-def is_pooling(node: ir.Node) -> bool:
-    """True if ``node`` pools rows."""
-    return is_op(node, "PoolRows", domain=DOMAIN)

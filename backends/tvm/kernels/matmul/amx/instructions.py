@@ -68,15 +68,6 @@ def dot_bytes(total: int, activations: int, weights: int) -> None:
     _call("tdpbsud", tir.int8(total), tir.int8(activations), tir.int8(weights))
 
 
-def dot_bf16(total: int, activations: int, weights: int) -> None:
-    """tdpbf16ps: add products of bfloat16 [m, 2 k] and [k, n, 2] to float32 [m, n].
-
-    The even products of a row are summed by multiply-adds in the order of k, the odd ones too; then
-    both sums are added, and the result to the total. Denormals count as zero.
-    """
-    _call("tdpbf16ps", tir.int8(total), tir.int8(activations), tir.int8(weights))
-
-
 def release() -> None:
     """Give the tiles back: what switches threads then saves none."""
     _call("tilerelease")
