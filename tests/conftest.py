@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import gc
 import os
+import subprocess
+import sys
 
 # PyTorch's threads wait for each other without sleeping: beside another worker and the commands
 # that tests start, two of them take several times the core time of one.
@@ -13,6 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import optc
+from tests.support.covering import mark_the_rest
+from tests.support.rounded import rounded
 from tests.support.shared import made_once, shared_folder
 
 MODELS = Path(__file__).parents[1] / "examples/models"
@@ -22,6 +27,22 @@ settings.register_profile(
     "optc", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("optc")
+
+
+def pytest_sessionstart() -> None:
+    """Modules stay: a fifth of the time of their imports would go into looking for garbage."""
+    gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of large tables of parameters, `make test` runs what shows every value."""
+    mark_the_rest(items)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from here on, and not among what was imported."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -42,15 +63,30 @@ def as_wide_as_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
+def exact_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trained example in float32, ungated, compiled by a process of its own."""
+
+    def compile(folder: Path) -> Path:
+        output = folder / "artifact"
+        options = ("--recipe", "fp32", "-o", str(output), "--no-gates")
+        command = [sys.executable, "-m", "optc", "compile", str(MODELS / "pycode"), *options]
+        subprocess.run(command, cwd=MODELS.parents[1], check=True, capture_output=True)
+        return output
+
+    return made_once(tmp_path_factory, "pycode-fp32", compile)
+
+
+@pytest.fixture(scope="session")
 def drafting_artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The trained example with everything that drafts, int8-fused and ungated, by type of KV; the
-    layer that drafts by hidden states with int8 alone, since its engine takes time to build."""
+    """The trained example with everything that drafts, int8-fused without calibration and ungated,
+    by type of KV; the layer that drafts by hidden states with int8 alone, since its engine takes
+    time to build."""
 
     def get(kv: str) -> Path:
         def compile(folder: Path) -> Path:
             return optc.compile(
                 MODELS / "pycode",
-                "int8-fused",
+                rounded("int8-fused", folder),
                 folder / "artifact",
                 set=[f"kv-cache.dtype={kv}"],
                 draft=MODELS / "pycode-draft",

@@ -24,6 +24,8 @@ PAGE = ROOT / "docs" / "equivalence.md"
 #: Types of the KV pools, each compiled once.
 KV_TYPES = ("float32", "int8", "int4")
 SPECULATION = ("off", *KINDS)
+#: Those that take other kernels, of which tests of kernels and engines say the same.
+LATER, LONG = ("float32", "int4"), pytest.mark.long
 #: Ways to draft that are compiled for some types of pools only.
 ONLY = {"eagle": ("int8",)}
 GRAMMARS = {"any": None, "regex": r"[a-z_]{1,12}\([a-z, ]{0,24}\):\n(    [ -~]{0,30}\n){1,3}"}
@@ -132,7 +134,7 @@ def check(key: Combination, outcome: Outcome, plain: Outcome) -> None:
         assert outcome.drafted > 0, key
 
 
-@pytest.mark.parametrize("kv", KV_TYPES)
+@pytest.mark.parametrize("kv", ["int8", *(pytest.param(kv, marks=LONG) for kv in LATER)])
 def test_every_combination_gives_the_tokens_of_plain_decoding(
     kv: str, drafting_artifact: Callable[[str], Path]
 ) -> None:

@@ -46,7 +46,16 @@ def greedy(model: torch.nn.Module, prompt: list[int]) -> tuple[int, ...]:
     return tuple(ids[0, len(prompt) :].tolist())
 
 
-@pytest.mark.parametrize("kind", [*FAMILIES, *MORE])
+#: What these lack, others here lack as well, or tests of the importer and of kernels show.
+LONG = ("StableLm", "Starcoder2")
+
+
+def kinds(*names: str) -> list[Any]:
+    """Names of families, of which some take part in `make test-long` alone."""
+    return [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in names]
+
+
+@pytest.mark.parametrize("kind", kinds(*FAMILIES, *MORE))
 def test_fp32_generates_what_transformers_does(kind: str, tmp_path: Path) -> None:
     options, idle = {**FAMILIES, **MORE}[kind]
     model = build(config_of(kind, **SIZES, **options))
@@ -67,7 +76,10 @@ def test_fp32_generates_what_transformers_does(kind: str, tmp_path: Path) -> Non
 BACKENDS = {"Olmo2": "onnxruntime", "StableLm": "onnxruntime", "Starcoder2": "tvm"}
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize(
+    "kind",
+    ["Starcoder2", *(pytest.param(n, marks=pytest.mark.long) for n in ("Olmo2", "StableLm"))],
+)
 def test_int8_is_measured_against_the_reference(kind: str, tmp_path: Path) -> None:
     path = save(build(config_of(kind, **SIZES, **FAMILIES[kind][0])), tmp_path / "model")
     # the recipe's bounds are for trained models, whose logits are further apart
@@ -89,7 +101,10 @@ def clamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[torch.nn.Module, 
     return model, save(model, tmp_path_factory.mktemp("clamped") / "model")
 
 
-@pytest.mark.parametrize(("recipe", "weights"), [("int8-fused", None), ("int4-fast", in_groups)])
+@pytest.mark.parametrize(
+    ("recipe", "weights"),
+    [pytest.param("int8-fused", None, marks=pytest.mark.long), ("int4-fast", in_groups)],
+)
 def test_clamped_experts_lose_what_a_fake_quantization_loses(
     recipe: str, weights: Any, clamped: tuple[Any, Path], tmp_path: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from optc.proof.reference.text import calibration_text, read_documents
 from tests.end_to_end.test_main_job import ROOT, TEXT, optc
 
@@ -38,6 +40,7 @@ def test_it_keeps_bounds_that_plain_rounding_does_not(tmp_path: Path) -> None:
     assert "int4 groups of 32 asymmetric, integer, gptq" in quantized["details"]
 
 
+@pytest.mark.long
 def test_a_text_of_another_domain_is_called_out(tmp_path: Path) -> None:
     """Prose, for a model of code."""
     prose, output = tmp_path / "prose.txt", tmp_path / "artifact"

@@ -44,7 +44,17 @@ KEPT = {Kind.Q4_0: "int4 groups of 32 as given", Kind.Q4_1: FLOATS}
 SHARED = {"embedding shares the head": 1}
 
 
-@pytest.mark.parametrize("kind", GGUF, ids=lambda kind: kind.name)
+#: Types whose blocks others have, too: with scales alone, or with minimums.
+LONG = (Kind.Q8_0, Kind.Q4_1)
+
+
+def kinds(*given: Kind) -> list[Any]:
+    """Types of GGUF, of which some take part in `make test-long` alone."""
+    marks = {kind: [pytest.mark.long] if kind in LONG else [] for kind in given}
+    return [pytest.param(kind, marks=marks[kind], id=kind.name) for kind in given]
+
+
+@pytest.mark.parametrize("kind", kinds(*GGUF))
 def test_gguf(kind: Kind, tmp_path: Path) -> None:
     file = write_llama(PYCODE, tmp_path / "pycode.gguf", of_kind(kind))
     theirs = transformers.AutoModelForCausalLM.from_pretrained(
@@ -108,7 +118,7 @@ def test_safetensors(method: str, tmp_path: Path) -> None:
     assert same_tokens(model, continuations(theirs, (PROMPTS[0], OTHER[method])))
 
 
-@pytest.mark.parametrize("kind", [Kind.Q4_0, Kind.Q4_1], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", kinds(Kind.Q4_0, Kind.Q4_1))
 def test_the_command_compiles_a_gguf_file(kind: Kind, tmp_path: Path) -> None:
     """The smaller example, for TVM: weights of 4 bits, and the tokens of its own reader."""
     source = PYCODE.with_name("pycode-draft")

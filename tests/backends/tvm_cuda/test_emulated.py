@@ -30,7 +30,18 @@ def test_every_module_is_in_a_group() -> None:
 
 @pytest.mark.parametrize("modules", GROUPS, ids="-".join)
 def test_on_the_emulator(modules: tuple[str, ...], emulator: dict[str, str]) -> None:
+    check(modules, "not long", emulator)
+
+
+@pytest.mark.long
+def test_long_cases_on_the_emulator(emulator: dict[str, str]) -> None:
+    check(tuple(chain.from_iterable(GROUPS)), "long", emulator)
+
+
+def check(modules: tuple[str, ...], which: str, emulator: dict[str, str]) -> None:
+    """The tests of these modules pass, of those with, or without, the marker ``long``."""
     command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider"]
+    command += ["-m", which]
     done = subprocess.run(
         [*command, *(str(ON_DEVICE / f"{module}.py") for module in modules)],
         env=emulator,

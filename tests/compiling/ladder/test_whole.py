@@ -1,4 +1,4 @@
-"""``--recipe auto`` on the trained example, with two recipes that need no calibration."""
+"""``--recipe auto`` on the trained example, with two recipes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from optc.errors import GateError
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = ROOT / "examples/models/pycode"
 LADDER = ("int4-fast", "int8-fused")
+#: Two compiles each; what chooses has quick tests of its own beside.
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

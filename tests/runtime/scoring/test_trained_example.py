@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import optc
 from optc.runtime.scoring.prompt_logprobs import PromptLogprobs
-from tests.support.shared import made_once
 
 MODEL = Path(__file__).parents[3] / "examples/models/pycode"
 TEXTS = (
@@ -36,7 +35,7 @@ def scores(engine: optc.Engine, *, batched: bool) -> list[PromptLogprobs]:
     return [one for one in found if one is not None]
 
 
-@pytest.mark.parametrize("kv", ["int8", "float32"])
+@pytest.mark.parametrize("kv", ["int8", pytest.param("float32", marks=pytest.mark.long)])
 def test_scores_are_the_same_whatever_the_engine_does(
     kv: str, drafting_artifact: Callable[[str], Path]
 ) -> None:
@@ -62,15 +61,11 @@ def test_scores_are_the_same_whatever_the_engine_does(
             assert len({one.token_ids for one in whole.completions}) == 1
 
 
-def test_scores_are_those_of_transformers(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_scores_are_those_of_transformers(exact_artifact: Path) -> None:
     """Log-probabilities, ranks and likeliest tokens of every position, by float32 logits."""
-
-    def compile(folder: Path) -> Path:
-        return optc.compile(MODEL, "fp32", folder / "artifact", no_gates=True).path
-
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     model = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
-    with optc.load(made_once(tmp_path_factory, "pycode-scored", compile)) as engine:
+    with optc.load(exact_artifact) as engine:
         for text, found in zip(TEXTS, scores(engine, batched=True), strict=True):
             ids = tokenizer(text, return_tensors="pt").input_ids
             assert found.token_ids.tolist() == ids[0].tolist()

@@ -24,9 +24,15 @@ from tests.backends.tvm.kernels.attention import test_paged_attention as cpu
 from tests.backends.tvm_cuda.device_kernels import KV_TYPES
 
 ARITHMETICS = [each for each in attention_cases.ARITHMETICS if each[0] in KV_TYPES]
+#: Shapes much like others.
+LONG = ("mqa", "seven-shared")
 #: Each shape in one arithmetic, all four in turn, from the second on: many heads on tensor cores.
 CASES = [
-    pytest.param(replace(config, kv_dtype=dtype, query_bits=bits), id=f"{name}-{dtype}-{bits}")
+    pytest.param(
+        replace(config, kv_dtype=dtype, query_bits=bits),
+        id=f"{name}-{dtype}-{bits}",
+        marks=[pytest.mark.long] if name in LONG else [],
+    )
     for i, (name, config) in enumerate(cpu.CONFIGS.items(), 1)
     for dtype, bits in (ARITHMETICS[i % 4],)
 ]
@@ -48,6 +54,7 @@ def test_against_float64(config: PagedAttention) -> None:
 WIDE = PagedAttention(4, 2, 32, 192, 0.2, sinks=True)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("shape", [SMALL, WIDE, cpu.VARIANT], ids=["small", "wide", "variant"])
 @pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)
 def test_a_row_has_the_same_bits_in_any_blocks_batch_and_chunks(

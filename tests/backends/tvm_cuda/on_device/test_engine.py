@@ -48,7 +48,14 @@ BOUNDS = {
 }
 
 
-@pytest.fixture(scope="module", params=PIPELINES)
+#: Pipelines whose kernels other pipelines have, or tests of kernels.
+LONG = ("fp32", "fp32-kv8")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in PIPELINES],
+)
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     target = f"cuda:sm_{this_machine().sm[0]}"
     name = f"cuda-{request.param}"

@@ -56,6 +56,7 @@ def oracle(config: TopKRouter, logits: Array, bias: Array) -> tuple[Array, Array
     return weights * config.scale, experts
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.scoring)
 def test_matches_float64_whatever_the_batch_mates(config: TopKRouter, target: str) -> None:

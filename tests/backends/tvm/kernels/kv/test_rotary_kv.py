@@ -36,6 +36,7 @@ def normed(heads: Array, scale: Array) -> Array:
     return heads / np.sqrt(np.square(heads).mean(-1, keepdims=True) + EPSILON) * scale
 
 
+@pytest.mark.covering("target", "dtype")
 @pytest.mark.parametrize("dtype", KV_TYPES)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
@@ -105,6 +106,7 @@ def _step(dtype: str, values: Array) -> float:
     return 0.0 if dtype == "float32" else largest / steps[dtype]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("interleaved", "dtype"),
@@ -144,6 +146,7 @@ def test_rotary_and_write_alone_equal_the_fused_kernel(
     np.testing.assert_array_equal(alone[-1], fused[-2])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("dim", "block"), [(64, 64), (96, 16), (128, 64)])
 def test_rotated_heads_equal_the_kernels_apart(target: str, dim: int, block: int) -> None:
@@ -193,6 +196,7 @@ def test_recent_pools_are_written_besides_as_int8_alone_would_be(target: str) ->
         np.testing.assert_array_equal(other, want)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", KV_TYPES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_copy_kv(target: str, dtype: str) -> None:

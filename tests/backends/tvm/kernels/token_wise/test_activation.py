@@ -32,6 +32,7 @@ def gate_up(rows: int, width: int) -> Array:
     return values.astype(np.float32)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ORACLES)
 @pytest.mark.parametrize("width", [40, 96])
@@ -47,6 +48,7 @@ def test_against_float64(target: str, name: str, width: int) -> None:
         np.testing.assert_array_equal(output, wanted)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("width", [40, 96])
 def test_16_bits_are_those_of_the_result(target: str, width: int) -> None:
@@ -58,6 +60,7 @@ def test_16_bits_are_those_of_the_result(target: str, width: int) -> None:
         np.testing.assert_array_equal(output, wanted)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("alpha", "limit", "shift"), [(1.702, 7.0, 1.0), (1.0, 4.0, 0.0)])
 def test_clamped_against_float64(target: str, alpha: float, limit: float, shift: float) -> None:

@@ -21,6 +21,7 @@ def sqnr_db(want: Array, got: Array) -> float:
     return float(10 * np.log10((want**2).sum() / ((got - want) ** 2).sum()))
 
 
+@pytest.mark.covering("isa", "bits")
 @pytest.mark.parametrize("bits", [0, 8, 16])
 @pytest.mark.parametrize(("rows", "k", "width"), [(1, 64, 16), (5, 41, 48), (33, 130, 16)])
 def test_shrink(isa: Isa, bits: int, rows: int, k: int, width: int) -> None:
@@ -52,6 +53,7 @@ def test_shrink(isa: Isa, bits: int, rows: int, k: int, width: int) -> None:
         np.testing.assert_array_equal(alone[0], out[row])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("rows", "n", "rank", "starts"),
     [(1, 64, 16, (0,)), (4, 200, 32, (0, 100, 171)), (19, 96, 16, (0, 64)), (2, 7, 16, (0, 3))],

@@ -34,6 +34,7 @@ def test_tables_and_row_gather(isa: Isa) -> None:
     np.testing.assert_array_equal(out, table[tokens])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("width", [64, 41])
 def test_packed_bfloat16_head(isa: Isa, width: int) -> None:
     rng = np.random.default_rng(width)
@@ -44,6 +45,7 @@ def test_packed_bfloat16_head(isa: Isa, width: int) -> None:
     np.testing.assert_array_equal(out, (bits.astype(np.uint32) << 16).view(np.float32)[tokens])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("bits", "group", "asymmetric", "width"),
     [
@@ -73,6 +75,7 @@ def test_packed_head(isa: Isa, bits: int, group: int, asymmetric: bool, width: i
     np.testing.assert_array_equal(out, rows[tokens])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("bits", "greatest_scale"), [(2, 42), (3, 18), (4, 8), (5, 4), (6, 2)])
 def test_packed_head_with_integer_scales(isa: Isa, bits: int, greatest_scale: int) -> None:
     rng = np.random.default_rng(11)

@@ -32,6 +32,7 @@ def _rows(width: int, rows: int = 5) -> np.ndarray[Any, np.dtype[np.float32]]:
     return x
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("width", "block"), CASES)
 @pytest.mark.parametrize("inverse", [False, True])
@@ -44,6 +45,7 @@ def test_rows_are_rotated(target: str, width: int, block: int, inverse: bool) ->
     np.testing.assert_allclose(out, exact, rtol=0, atol=2e-6 * np.abs(x).max())
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("width", "block", "bits"), [(100, 16, 8), (577, 64, 16), (640, 256, 8)])
 def test_quantization_rotates_before_it_rounds(
@@ -57,6 +59,7 @@ def test_quantization_rotates_before_it_rounds(
         np.testing.assert_array_equal(output, wanted)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("residual", [False, True])
 def test_norms_give_the_bits_of_the_kernels_apart(target: str, residual: bool) -> None:

@@ -32,6 +32,7 @@ def oracle(x: Array, scale: Array, bias: Array | float) -> Array:
     return value / np.sqrt(np.square(value).mean(-1, keepdims=True) + EPSILON) * scale + bias
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("width", [21, 37, 64, 384])
@@ -44,6 +45,7 @@ def test_against_float64(target: str, bias: bool, width: int) -> None:
     assert sqnr(out, expected) > 110
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("width", [21, 64, 100, 384])
 def test_fused_parts_are_those_of_the_steps_one_by_one(target: str, width: int) -> None:

@@ -30,6 +30,7 @@ def rms(x: Array, scale: Array) -> Array:
     return x / np.sqrt(np.square(x).mean(-1, keepdims=True) + EPSILON) * scale
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("width", [21, 64, 100, 576])
 @pytest.mark.parametrize("residual", [False, True])
@@ -51,6 +52,7 @@ def test_rms_norm(target: str, width: int, residual: bool) -> None:
         np.testing.assert_array_equal(output, wanted)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("width", [21, 576])
 def test_16_bits_are_those_of_the_result(target: str, width: int) -> None:

@@ -16,6 +16,7 @@ from tests.backends.tvm.kernel_cases import (
 )
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["silu", "gelu", "gelu_tanh"])
 @pytest.mark.parametrize(("width", "block"), [(21, 0), (64, 0), (100, 64), (384, 64)])

@@ -21,6 +21,7 @@ def oracle(mode: str, x: Array) -> Array:
     }[mode]()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("mode", ["mean", "max", "first", "last"])
 @pytest.mark.parametrize("width", [21, 64])

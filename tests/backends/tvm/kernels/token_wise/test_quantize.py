@@ -17,6 +17,7 @@ from tests.backends.tvm.kernel_cases import (
 )
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("width", [8, 21, 64, 100, 576])
 def test_equals_numpy_exactly(target: str, width: int) -> None:
@@ -29,6 +30,7 @@ def test_equals_numpy_exactly(target: str, width: int) -> None:
         np.testing.assert_array_equal(output, expected)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("width", [8, 21, 64, 100, 576])
 def test_rows_of_16_bits_are_two_of_8(target: str, width: int) -> None:
@@ -61,6 +63,7 @@ def test_many_rows_equal_single_rows(bits: int) -> None:
             )
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("rows", "width", "bias"), [(1, 64, False), (5, 37, True), (90, 600, True)]

@@ -23,6 +23,7 @@ def isa(request: pytest.FixtureRequest) -> Isa:
     return isa_named(request.param)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("zeros", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("width", [64, 50, 577])
 def test_rows_have_the_bits_of_the_dense_head(isa: Isa, width: int, zeros: float) -> None:
