@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 
 import grimp
@@ -27,6 +28,7 @@ sys.exit(len(failed))
 """
 
 
+@cache
 def _graph() -> grimp.ImportGraph:
     return grimp.build_graph("optc", exclude_type_checking_imports=False)
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 
 import pytest
 
@@ -24,9 +24,8 @@ from tests.backends.tvm.engine_driver import (
 _VNNI = known_targets()["x86-64-v4-vnni"]
 #: The named target of the most instructions that this machine has.
 NAMED = "x86-64-v3" if _VNNI.missing_on(host_features()) else _VNNI.name
-#: Every engine that the tests share: pipeline and target. Two are built at a time, and kernels that
-#: one has made come from the cache for the next: neighbours here have few kernels in common, or
-#: both would compile them.
+#: Every engine that the tests share: pipeline and target. Kernels that one has made come from the
+#: cache for the next.
 ENGINES = {
     "fp32": (FUSED, "native"),
     "fp32-kv8": (FUSED_KV8, "native"),
@@ -44,15 +43,10 @@ ENGINES = {
 
 @pytest.fixture(scope="session")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Engine]:
-    """Engines by name, all built at once in the background (in processes of their own)."""
-    pool = ThreadPoolExecutor(2)
-    futures: dict[str, Future[Engine]] = {}
+    """Engines by name, each built when it is first wanted: some belong to long tests alone."""
 
+    @cache
     def get(wanted: str) -> Engine:
-        if not futures:
-            for key, (pipeline, target) in ENGINES.items():
-                name = f"engine-{key}"
-                futures[key] = pool.submit(build_once, tmp_path_factory, name, pipeline, target)
-        return futures[wanted].result()
+        return build_once(tmp_path_factory, f"engine-{wanted}", *ENGINES[wanted])
 
     return get

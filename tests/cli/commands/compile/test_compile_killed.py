@@ -55,6 +55,7 @@ def compiled(output: Path, cache: Path | str, killed_after: str = "") -> str | N
     return digest
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 def test_killed_in_each_stage_it_ends_in_the_same_artifact(tmp_path: Path) -> None:
     cache, output = tmp_path / "cache", tmp_path / "artifact"
