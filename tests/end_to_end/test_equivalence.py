@@ -46,7 +46,7 @@ HEADER = """\
 # Equivalence
 
 Written by `OPTC_WRITE_DOCS=1 pytest tests/end_to_end/test_equivalence.py`, which also checks every
-cell in CI.
+cell: those of int8 KV in `make test`, all in `make test-long`.
 Each cell is a run of six requests (three prompts of the trained example, greedy and seeded at
 temperature 0.9) and counts the tokens that equal those of plain decoding, one request at a time,
 and all tokens. Prompts are computed whole or in chunks, with a prefix-cache hit or a miss, alone

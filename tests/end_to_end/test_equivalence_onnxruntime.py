@@ -44,13 +44,14 @@ TITLE = "## ONNX Runtime"
 SECTION = f"""\
 {TITLE}
 
-Written by `OPTC_WRITE_DOCS=1 pytest tests/end_to_end/test_equivalence_onnxruntime.py`. CI checks that the first
-difference of a request from plain decoding, if there is one, is a near tie: that there the logit of the
-token drawn instead lies within {TOLERANCE} of that of the one drawn before (divided by the temperature, with
-the request's noise). The engine says `batch_invariant: false`, because the last bits of sums depend
-on the shape of a call. Cells count the tokens up to the first difference of each request, and all
-tokens; int8-fused without its calibration on the CPU provider, KV float32, no shared prefixes; on another machine they may differ.
-"""  # noqa: E501
+Written by `OPTC_WRITE_DOCS=1 pytest tests/end_to_end/test_equivalence_onnxruntime.py`. CI checks
+that the first difference of a request from plain decoding, if there is one, is a near tie: that
+there the logit of the token drawn instead lies within {TOLERANCE} of that of the one drawn before
+(divided by the temperature, with the request's noise). The engine says `batch_invariant: false`,
+because the last bits of sums depend on the shape of a call. Cells count the tokens up to the first
+difference of each request, and all tokens; int8-fused without calibration on the CPU provider, KV
+float32, no shared prefixes; on another machine they may differ.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -189,8 +190,8 @@ def near_ties(gaps: list[float], requests: int) -> str:
         return f"In {requests} requests no near ties were met.\n"
     return (
         f"In {requests} requests {len(gaps)} near ties were met. "
-        f"Their gaps: at most {max(gaps):.3f}, median {np.median(gaps):.3f}, "
-        f"of a tolerance of {TOLERANCE}.\n"
+        f"Their gaps: at most {max(gaps):.3f}, median {np.median(gaps):.3f}, of a tolerance of\n"
+        f"{TOLERANCE}.\n"
     )
 
 
