@@ -16,7 +16,8 @@ test: $(STAMP) lint types layers
 	$(BIN)/python -m compileall -q optc passes backends benchmarks tests
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
 
-# What seldom changes: benchmarks' own tests, and fuzzing of every format.
+# What seldom changes: benchmarks' own tests, fuzzing of every format, and rows of tables whose values
+# others show as well.
 test-long: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
