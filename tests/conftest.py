@@ -9,7 +9,7 @@ import sys
 # that tests start, two of them take several times the core time of one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,20 +29,21 @@ settings.register_profile(
 settings.load_profile("optc")
 
 
-def pytest_sessionstart() -> None:
-    """Modules stay: a fifth of the time of their imports would go into looking for garbage."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage meanwhile, and later not among what was imported: modules stay, and a
+    fifth of the time of their imports would go into that."""
     gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of large tables of parameters, `make test` runs what shows every value."""
     mark_the_rest(items)
-
-
-def pytest_collection_finish() -> None:
-    """Look for garbage from here on, and not among what was imported."""
-    gc.freeze()
-    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

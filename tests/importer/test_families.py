@@ -179,7 +179,13 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+#: Whose engines are compared with transformers end to end, or that have only what others have.
+LONG = ("qwen2", "olmo2", "flat tokens, learned positions", "choices and stored buffers")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in FAMILIES]
+)
 def test_family_agrees_with_transformers(name: str, tmp_path: Path) -> None:
     family = FAMILIES[name]
     model = build(config_of(family.kind, **family.options))
