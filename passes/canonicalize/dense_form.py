@@ -22,7 +22,7 @@ _LAST_AXIS = frozenset({"Split", "Slice", "Concat"})
 _OWN = frozenset(
     {
         *("Attention", "HeadRMSNorm", "GatedActivation", "BlockHadamard"),
-        *("TopKRouter", "ExpertMatMul", "CombineExperts", "PoolRows"),
+        *("TopKRouter", "ExpertMatMul", "CombineExperts", "PoolRows", "WindowRows"),
     }
 )
 #: How far from an offending node a recorded miss is looked for.

@@ -47,7 +47,7 @@ _AXIS = frozenset({"Split", "Concat", "RMSNormalization", "LayerNormalization", 
 _OURS = frozenset(
     {
         *("HeadRMSNorm", "GatedActivation", "AddRMSNorm", "Attention", "BlockHadamard"),
-        *("TopKRouter", "ExpertMatMul", "CombineExperts", "PackedAttention", "PoolRows"),
+        *("TopKRouter", "ExpertMatMul", "CombineExperts", "PackedAttention", "PoolRows", "WindowRows"),
     }
 )
 #: Operators whose output has the type of their first input.

@@ -32,6 +32,7 @@ KERNELS: dict[str, tuple[str, str, str]] = {
         "activation_quantize",
     ),
     "pool_rows": ("token_wise.pool_rows", "PoolRows", "pool_rows"),
+    "window_rows": ("token_wise.window_rows", "WindowRows", "window_rows"),
     "elementwise": ("token_wise.elementwise", "Elementwise", "elementwise"),
     "embedding": ("token_wise.embedding", "Embedding", "embedding"),
     "quantized_embedding": ("token_wise.embedding", "QuantizedEmbedding", "quantized_embedding"),

@@ -104,10 +104,33 @@ def _rotary_packed_attention(lowering: Lowering, node: ir.Node) -> None:
 def _pool_rows(lowering: Lowering, node: ir.Node) -> None:
     x, width = lowering.tensor(node.inputs[0]), width_of(lowering.tensor(node.inputs[0]))
     rows_of(x)
-    config = {"width": width, "mode": node.attributes.get_string("mode", "")}
+    mode, skip = node.attributes.get_string("mode", ""), node.attributes.get_int("skip", 0)
+    config = {"width": width, "mode": mode, **({"skip": skip} if skip else {})}
     outputs: list[tuple[str, tuple[Dim, ...]]] = [("float32", ("B", width))]
     (out,) = lowering.call("pool_rows", config, [x, _input(STARTS)], outputs)
     lowering.tensors[node.outputs[0]] = out
+
+
+def _window_rows(lowering: Lowering, node: ir.Node) -> None:
+    x = lowering.tensor(node.inputs[0])
+    names = ("width", "kernel", "stride", "before", "length", "windows")
+    config = {name: node.attributes.get_int(name, 0) for name in names}
+    rate, rest = divmod(config["length"], config["windows"])
+    rows = rows_of(x)
+    if rest or width_of(x) != config["width"]:
+        raise Refused(f"windows of rows {list(x.shape)} are {config}")
+    shape = (_divided(rows, rate), config["kernel"] * config["width"])
+    (out,) = lowering.call("window_rows", config, [x], [("float32", shape)])
+    lowering.tensors[node.outputs[0]] = out
+
+
+def _divided(rows: Dim, factor: int) -> Dim:
+    """A number of rows, or so many times a symbol, over a factor of it."""
+    if isinstance(rows, int):
+        return rows // factor
+    count, _, symbol = rows.rpartition("*")
+    left = int(count or 1) // factor
+    return symbol if left == 1 else f"{left}*{symbol}"
 
 
 def _layer_norm(lowering: Lowering, node: ir.Node) -> None:
@@ -161,6 +184,7 @@ HANDLERS = {
     ("optc", "PackedAttention"): Handler(_packed_attention),
     ("optc", "RotaryPackedAttention"): Handler(_rotary_packed_attention),
     ("optc", "PoolRows"): Handler(_pool_rows),
+    ("optc", "WindowRows"): Handler(_window_rows),
     ("optc", "LayerNormQuantize"): Handler(_layer_norm, rotation_check),
     ("optc", "AddLayerNorm"): Handler(_layer_norm),
     ("optc", "AddLayerNormQuantize"): Handler(_layer_norm, rotation_check),

@@ -134,19 +134,20 @@ def _rotary_packed_attention(attributes: Attributes, present: frozenset[str]) ->
 
 
 def _pool_rows(attributes: Attributes, present: frozenset[str]) -> str:
-    mode = attributes["mode"]
+    mode, skip = attributes["mode"], int(attributes["skip"])
     if mode not in MODES:
         raise ValueError(f"pooling {mode!r} is not one of {MODES}")
     if mode in ("first", "last"):
         bounds = ("0", "-1") if mode == "first" else ("1", str(1 << 31))
-        back = [] if mode == "first" else [integer("one", 1), "chosen = Sub (edges, one)"]
+        offset = skip if mode == "first" else -1
         return "\n".join(
             [
                 "starts = Cast <to: int = 7> (query_starts)",
                 *(integers(n, (int(v),)) for n, v in zip(("begin", "end"), bounds, strict=True)),
                 integers("lead", (0,)),
                 "edges = Slice (starts, begin, end, lead)",
-                *(back or ["chosen = Identity (edges)"]),
+                integer("offset", offset),
+                "chosen = Add (edges, offset)",
                 "y = Gather <axis: int = 0> (x, chosen)",
             ]
         )
@@ -159,7 +160,13 @@ def _pool_rows(attributes: Attributes, present: frozenset[str]) -> str:
         "bound = Squeeze (bounds, only)",
         "count = Sub (bound, one)",
         "numbers = Range (zero, count, one)",
-        "of_sequence = Equal (sequence_column, numbers)",
+        "in_sequence = Equal (sequence_column, numbers)",
+        "all_firsts = Gather <axis: int = 0> (starts, sequence)",
+        integer("skip", skip),
+        "kept_from = Add (all_firsts, skip)",
+        "kept = GreaterOrEqual (row, kept_from)",
+        "kept_column = Unsqueeze (kept, second)",
+        "of_sequence = And (in_sequence, kept_column)",
         "member = Transpose <perm: ints = [1, 0]> (of_sequence)",
     ]
     if mode == "mean":
@@ -178,6 +185,36 @@ def _pool_rows(attributes: Attributes, present: frozenset[str]) -> str:
             "y = ReduceMax <keepdims: int = 0> (each, second)",
         ]
     return "\n".join(lines)
+
+
+def _window_rows(attributes: Attributes, present: frozenset[str]) -> str:
+    kernel, stride, before, length, windows = (
+        int(attributes[name]) for name in ("kernel", "stride", "before", "length", "windows")
+    )
+    after = max(0, (windows - 1) * stride + kernel - before - length)
+    lines = [
+        integers("by_sequence", (-1, length, int(attributes["width"]))),
+        "sequences = Reshape (x, by_sequence)",
+        integers("pads", (0, before, 0, 0, after, 0)),
+        "padded = Pad (sequences, pads)",
+        integers("axis", (1,)),
+        integers("step", (stride,)),
+    ]
+    for j in range(kernel):
+        lines += [
+            integers(f"begin_{j}", (j,)),
+            integers(f"end_{j}", (j + (windows - 1) * stride + 1,)),
+            f"part_{j} = Slice (padded, begin_{j}, end_{j}, axis, step)",
+        ]
+    parts = ", ".join(f"part_{j}" for j in range(kernel))
+    return "\n".join(
+        [
+            *lines,
+            f"joined = Concat <axis: int = -1> ({parts})",
+            integers("in_rows", (-1, kernel * int(attributes["width"]))),
+            "y = Reshape (joined, in_rows)",
+        ]
+    )
 
 
 _DEFAULTS: dict[str, AttributeValue] = {"hadamard": 0}
@@ -205,5 +242,19 @@ OPERATORS = (
         _rotary_packed_attention,
         defaults=_DEFAULTS,
     ),
-    Operator("PoolRows", ("x", "query_starts"), ("y: float",), {"mode": str}, _pool_rows),
+    Operator(
+        "PoolRows",
+        ("x", "query_starts"),
+        ("y: float",),
+        {"mode": str},
+        _pool_rows,
+        defaults={"skip": 0},
+    ),
+    Operator(
+        "WindowRows",
+        ("x",),
+        ("y: float",),
+        dict.fromkeys(("kernel", "stride", "before", "length", "windows", "width"), int),
+        _window_rows,
+    ),
 )

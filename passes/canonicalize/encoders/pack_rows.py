@@ -16,9 +16,10 @@ from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dense_form import check_dense_form
 from optc.passes.canonicalize.encoders.fold_rotary import fold_rotary
+from optc.passes.canonicalize.encoders.front import source_of_patches
 from optc.passes.canonicalize.encoders.pooling import find_normalization, find_pooling
 from optc.passes.canonicalize.encoders.positions import number_positions
-from optc.passes.canonicalize.encoders.rows import pack
+from optc.passes.canonicalize.encoders.rows import fold_outputs, pack
 from optc.passes.canonicalize.encoders.source import Source
 from optc.passes.canonicalize.encoders.visible import cut_masks
 from optc.passes.canonicalize.find_attention import FindAttention
@@ -89,7 +90,8 @@ class PackRows(Pass):
                 message names the node, why, and the nearest miss.
         """
         report, graph = PassReport(), model.graph
-        source = Source.of(graph)
+        source = source_of_patches(model, report) or Source.of(graph)
+        heads = fold_outputs(source)
         windows = cut_masks(source, report)
         starts = ir.Value(
             name=STARTS, type=ir.TensorType(ir.DataType.INT32), shape=ir.Shape(["B+1"])
@@ -98,7 +100,8 @@ class PackRows(Pass):
         find_pooling(model, source, starts, report)
         find_normalization(model, source, report)
         remove_unused(model)  # what made masks counts tokens, too
-        number_positions(model, source, report)
+        if source.patches is None:
+            number_positions(model, source, report)
         fold_rotary(model, report)
         if source.mask is not None and not source.mask.uses():
             graph.inputs.remove(source.mask)
@@ -107,6 +110,6 @@ class PackRows(Pass):
             report.skipped += part.skipped
         check_dense_form(model)
         model.opset_imports.setdefault(DOMAIN, 1)
-        pack(model, source, windows, self.kv_dtype)
+        pack(model, source, windows, heads, self.kv_dtype)
         remove_unused(model)
         return report

@@ -16,6 +16,8 @@ from optc.passes.canonicalize.spelled.region import ForeignError, region_of
 
 #: Tokens of a probe.
 _TOKENS = 9
+#: First rows of a sequence that a pooling may leave out, as those that are no patches, and one.
+_MOST_SKIPPED = 16
 #: What values of rows come from: pooling begins behind them.
 _ROWS = ("LayerNormalization", "RMSNormalization", "MatMul", "Gemm", "Attention")
 #: By name, what pooling makes of a sequence's rows [n, D].
@@ -39,11 +41,16 @@ def find_pooling(
         shape = dims(value)
         if len(shape) != 2 or shape[0] != source.batch or value.dtype != ir.DataType.FLOAT:
             continue
-        rows = _rows_behind(value, source)
-        mode = None if rows is None else _mode(source, value, rows)
-        if rows is None or mode is None:
+        behind = (_rows_behind(value, source), _nearest_rows(value, source))
+        for rows in dict.fromkeys(rows for rows in behind if rows is not None):
+            found = _mode(source, value, rows)
+            if found is not None:
+                break
+        else:
             continue
-        new = make_node(model, "PoolRows", [rows, starts], {"mode": mode}, name=f"{node.name}.pool")
+        mode, skip = found
+        attributes = {"mode": mode, **({"skip": skip} if skip else {})}
+        new = make_node(model, "PoolRows", [rows, starts], attributes, name=f"{node.name}.pool")
         new.outputs[0].shape = value.shape
         insert(node, new)
         substitute(value, new.outputs[0])
@@ -73,21 +80,37 @@ def _rows_behind(value: ir.Value, source: Source) -> ir.Value | None:
     return rows if rows is not None and dims(rows)[:2] == [source.batch, source.tokens] else None
 
 
-def _mode(source: Source, value: ir.Value, rows: ir.Value) -> str | None:
+def _nearest_rows(value: ir.Value, source: Source) -> ir.Value | None:
+    """The first value of rows on the way back: those of sums, behind which no norm stands."""
+    lead: list[int | str | None] = [source.batch, source.tokens]
+    while dims(value)[:2] != lead:
+        node = value.producer()
+        read = [] if node is None else [v for v in node.inputs if v is not None]
+        computed = [v for v in read if not is_constant(v)]
+        if len(computed) != 1:
+            return None
+        value = computed[0]
+    return value if len(dims(value)) == 3 else None
+
+
+def _mode(source: Source, value: ir.Value, rows: ir.Value) -> tuple[str, int] | None:
+    """The mode, and the first rows that do not count."""
     width = dims(rows)[-1]
     if dims(value)[-1] != width or not isinstance(width, int):
         return None
-    given = np.random.default_rng(2).standard_normal((2, _TOKENS, width)).astype(np.float32)
+    tokens = source.size(_TOKENS)
+    given = np.random.default_rng(2).standard_normal((2, tokens, width)).astype(np.float32)
     try:
         region = region_of(source.graph, value, rows)
-        result = source.run(region, _TOKENS, {rows: given})
+        result = source.run(region, tokens, {rows: given})
     except ForeignError:
         return None
-    lengths = source.lengths(_TOKENS)
-    for mode, pool in _POOLED.items():
-        expected = [pool(one[:n]) for one, n in zip(given, lengths, strict=True)]
-        if result.shape == (2, width) and np.allclose(result, expected, rtol=1e-4, atol=1e-6):
-            return mode
+    lengths = source.lengths(tokens)
+    for skip in range(min(_MOST_SKIPPED, *lengths)):
+        for mode, pool in _POOLED.items():
+            expected = [pool(one[skip:n]) for one, n in zip(given, lengths, strict=True)]
+            if result.shape == (2, width) and np.allclose(result, expected, rtol=1e-4, atol=1e-6):
+                return mode, skip
     return None
 
 
@@ -114,7 +137,7 @@ def find_normalization(model: ir.Model, source: Source, report: PassReport) -> N
 def _is_unit(source: Source, value: ir.Value, x: ir.Value, width: int) -> bool:
     given = np.random.default_rng(3).standard_normal((2, width)).astype(np.float32)
     try:
-        result = source.run(region_of(source.graph, value, x), _TOKENS, {x: given})
+        result = source.run(region_of(source.graph, value, x), source.size(_TOKENS), {x: given})
     except ForeignError:
         return False
     expected = given / np.linalg.norm(given, axis=1, keepdims=True)

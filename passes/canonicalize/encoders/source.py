@@ -1,4 +1,4 @@
-"""The inputs of an encoder of text, and parts of its graph run on small batches."""
+"""The inputs of an encoder, and parts of its graph run on small batches."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.errors import UnsupportedError
+from optc.ir.forms.packed import Patches
 from optc.ir.functions import is_op
 from optc.ir.graph import constant
 from optc.passes.canonicalize.dataflow import dims
@@ -23,15 +24,16 @@ PADDING = 3
 
 @dataclass(frozen=True)
 class Source:
-    """Inputs of an encoder, each i64 [batch, tokens].
+    """Inputs of an encoder, of texts each i64 [batch, tokens].
 
     Attributes:
         graph: The graph.
-        ids: Looked up in the largest table.
+        ids: Looked up in the largest table; of patches their rows [batch, tokens, K].
         mask: 1 where a token is no padding; None where there is no such input.
         types: Looked up in another table; None where there is no such input.
         batch: Name of the first dimension.
         tokens: Name of the second one.
+        patches: What rows are made of; None of texts.
     """
 
     graph: ir.Graph
@@ -40,6 +42,7 @@ class Source:
     types: ir.Value | None
     batch: str
     tokens: str
+    patches: Patches | None = None
 
     @classmethod
     def of(cls, graph: ir.Graph) -> Source:
@@ -53,7 +56,7 @@ class Source:
         plain = all(v.dtype == ir.DataType.INT64 and dims(v) == lead for v in inputs)
         if not plain or len(lead) != 2 or not all(isinstance(d, str) for d in lead):
             shown = ", ".join(f"{v.name} {dims(v)}" for v in inputs)
-            raise _unknown(f"its inputs are {shown}, not ids [batch, tokens] of texts")
+            raise _unknown(f"its inputs are {shown}, neither ids [batch, tokens] of texts, nor images or sounds of one size")
         tables = {v: rows for v in inputs if (rows := _looked_up(v))}
         order = sorted(tables, key=lambda v: -tables[v])
         others = [v for v in inputs if v not in tables]
@@ -62,6 +65,10 @@ class Source:
         mask = others[0] if others else None
         types = order[1] if len(order) > 1 else None
         return cls(graph, order[0], mask, types, str(lead[0]), str(lead[1]))
+
+    def size(self, tokens: int) -> int:
+        """Tokens of a sequence of a probe that would best have so many."""
+        return tokens if self.patches is None else self.patches.tokens
 
     def lengths(self, tokens: int) -> tuple[int, int]:
         """Tokens that are no padding, of both sequences of a probe."""
@@ -76,7 +83,9 @@ class Source:
             ForeignError: It cannot be run.
         """
         rng = np.random.default_rng(seed)
-        feeds: dict[ir.Value, Array] = {self.ids: rng.integers(3, 9, (2, tokens))}
+        feeds: dict[ir.Value, Array] = {}
+        if self.patches is None:
+            feeds[self.ids] = rng.integers(3, 9, (2, tokens))
         if self.types is not None:
             feeds[self.types] = np.zeros((2, tokens), np.int64)
         if self.mask is not None:
@@ -99,5 +108,5 @@ def _unknown(reason: str) -> UnsupportedError:
     return UnsupportedError(
         reason,
         where="pass pack-rows",
-        hint="it packs encoders of text; a recipe for any graph is --recipe products-int8",
+        hint="it packs encoders of text, patches or sounds; a recipe for any graph is --recipe products-int8",
     )

@@ -130,7 +130,7 @@ def _window(source: Source, region: Region, heads: int, products: _Products | No
         ForeignError: They show something else.
     """
     found = set()
-    for tokens in dict.fromkeys((_LEAST, *_sizes(region))):
+    for tokens in dict.fromkeys(map(source.size, (_LEAST, *_sizes(region)))):
         given = {} if products is None else products.given(tokens)
         level = _level(source.run(region, tokens, given), heads, tokens)
         both = zip(level, source.lengths(tokens), strict=True)
@@ -187,13 +187,13 @@ def _sizes(region: Region) -> Iterator[int]:
 
 def _scale(source: Source, region: Region, heads: int, products: _Products) -> float:
     """The factor of products where they are seen."""
-    rng = np.random.default_rng(1)
-    values = rng.uniform(0.5, 2, (2, heads, _LEAST, _LEAST)).astype(np.float32)
+    rng, tokens = np.random.default_rng(1), source.size(_LEAST)
+    values = rng.uniform(0.5, 2, (2, heads, tokens, tokens)).astype(np.float32)
     plain, turned = (
-        _level(source.run(region, _LEAST, products.given(_LEAST, given)), heads, _LEAST)
+        _level(source.run(region, tokens, products.given(tokens, given)), heads, tokens)
         for given in (None, values)
     )
-    length = source.lengths(_LEAST)[0]
+    length = source.lengths(tokens)[0]
     gained = (turned - plain)[0, :, :length, :length]
     own = plain[0, :, :length, :length]
     seen = own > _HIDDEN

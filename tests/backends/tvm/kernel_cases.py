@@ -40,6 +40,7 @@ from optc.backends.tvm.kernels.token_wise import (
     pool_rows,
     quantize,
     sparse_embedding,
+    window_rows,
 )
 from optc.backends.tvm.kernels.token_wise import gather_rows as rows
 from optc.system.hardware.target import AARCH64, host_features, known_targets
@@ -56,6 +57,7 @@ _FUNCTIONS: dict[type, Any] = {
     layer_norm.LayerNorm: layer_norm.layer_norm,
     plain_activation.ActivationQuantize: plain_activation.activation_quantize,
     pool_rows.PoolRows: pool_rows.pool_rows,
+    window_rows.WindowRows: window_rows.window_rows,
     norm.HeadRMSNorm: norm.head_rms_norm,
     activation.GatedActivation: activation.gated_activation,
     elementwise.Elementwise: elementwise.elementwise,

@@ -26,10 +26,12 @@ _SERIAL_WORK = 1 << 16
 
 @dataclass(frozen=True)
 class PoolRows:
-    """Pooling of rows of ``width`` values; ``mode`` is ``mean``, ``max``, ``first`` or ``last``."""
+    """Pooling of rows of ``width`` values; ``mode`` is ``mean``, ``max``, ``first`` or ``last``.
+    The first ``skip`` rows of a sequence do not count."""
 
     width: int
     mode: str
+    skip: int = 0
 
 
 _MODES: dict[str, Callable[[Expr, Expr], Expr]] = {
@@ -43,7 +45,7 @@ _MODES: dict[str, Callable[[Expr, Expr], Expr]] = {
 def pool_rows(config: PoolRows, isa: Isa) -> tvm.tirx.PrimFunc:
     """x f32 [T,D], query_starts i32 [B+1] -> out f32 [B,D].
 
-    Sequence b has the rows ``query_starts[b]`` to ``query_starts[b + 1]``, one at least. Means are
+    Sequence b has the rows ``query_starts[b]`` to ``query_starts[b + 1]``, more than are skipped. Means are
     sums in the order of the rows, over their number. ``isa`` changes nothing: every instruction
     set runs the same operations.
 
@@ -64,7 +66,7 @@ def pool_rows(config: PoolRows, isa: Isa) -> tvm.tirx.PrimFunc:
         out = builder.argument("out", (bounds - 1, width))
 
         def body(sequence: Expr) -> None:
-            first, end = bind(starts[sequence]), bind(starts[sequence + 1])
+            first, end = bind(starts[sequence] + config.skip), bind(starts[sequence + 1])
             begin = bind(end - 1) if mode == "last" else first
             stop = bind(first + 1) if mode == "first" else end
 
