@@ -129,7 +129,7 @@ def _split(graph: ir.Graph, whole: ir.Value, sizes: list[int]) -> ir.Node:
 def _take_over(old: ir.Value, new: ir.Value) -> None:
     new.name, new.shape, new.type = old.name, old.shape, old.type
     old.name = f"{old.name}.old"
-    old.replace_all_uses_with(new)
+    ir.convenience.replace_all_uses_with(old, new, True)
 
 
 def _refusal(linears: list[Linear | None]) -> str:

@@ -47,7 +47,14 @@ _AXIS = frozenset({"Split", "Concat", "RMSNormalization", "LayerNormalization", 
 _OURS = frozenset(
     {
         *("HeadRMSNorm", "GatedActivation", "AddRMSNorm", "Attention", "BlockHadamard"),
-        *("TopKRouter", "ExpertMatMul", "CombineExperts", "PackedAttention", "PoolRows", "WindowRows"),
+        *(
+            "TopKRouter",
+            "ExpertMatMul",
+            "CombineExperts",
+            "PackedAttention",
+            "PoolRows",
+            "WindowRows",
+        ),
     }
 )
 #: Operators whose output has the type of their first input.

@@ -90,6 +90,35 @@ def test_pooling(mode: str) -> None:
     np.testing.assert_allclose(found, [pool(part) for part in parts], atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["mean", "max", "first"])
+def test_pooling_without_first_rows(mode: str) -> None:
+    x, starts = np.random.default_rng(2).standard_normal((7, 5)), np.array([0, 3, 7], np.int32)
+    x = x.astype(np.float32)
+    found = evaluate("PoolRows", {"x": x, "query_starts": starts}, {"mode": mode, "skip": 2})
+    parts = [x[2:3], x[5:]]
+    pool = {
+        "mean": lambda p: p.mean(axis=0),
+        "max": lambda p: p.max(axis=0),
+        "first": lambda p: p[0],
+    }
+    np.testing.assert_allclose(found, [pool[mode](part) for part in parts], atol=1e-6)
+
+
+def test_windows_of_rows() -> None:
+    x = np.arange(1, 13, dtype=np.float32).reshape(6, 2)
+    attributes = {"kernel": 3, "stride": 2, "before": 1, "length": 3, "windows": 2, "width": 2}
+    found = evaluate("WindowRows", {"x": x}, attributes)
+    np.testing.assert_array_equal(
+        found,
+        [
+            [0, 0, 1, 2, 3, 4],
+            [3, 4, 5, 6, 0, 0],
+            [0, 0, 7, 8, 9, 10],
+            [9, 10, 11, 12, 0, 0],
+        ],
+    )
+
+
 def test_an_unknown_pooling_is_no_function() -> None:
     with pytest.raises(ValueError, match="median"):
         function_text("PoolRows", {"mode": "median"})

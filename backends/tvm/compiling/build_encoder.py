@@ -37,7 +37,7 @@ def build_encoder(
     """
     if form_name(model) != PackedRows.name:
         raise UnsupportedError(
-            "it takes encoders of text over packed rows, and the recipe packs none",
+            "it takes encoders over packed rows, and the recipe packs none",
             where="backend tvm",
             hint="--recipe encoder-int8, or --backend onnxruntime",
         )

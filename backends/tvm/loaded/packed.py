@@ -20,6 +20,7 @@ from optc.backends.tvm.loaded.packing import (
     most_tiles,
     outputs_of,
     rows_of,
+    shape_of,
 )
 from optc.backends.tvm.loaded.pools import pages
 from optc.backends.tvm.loaded.thread_pool import OwnThreads
@@ -83,7 +84,7 @@ class PackedExecutable:
         """
         packed = self._packed
         lengths = lengths_of(inputs, packed)
-        batch, tokens = inputs[packed.ids].shape
+        batch, tokens = shape_of(inputs, packed)
         if not batch:
             return {name: np.zeros(shape, np.float32) for name, shape in self._empty.items()}
         parts = list(calls_of(lengths, packed))

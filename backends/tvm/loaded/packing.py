@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from optc.backends.tvm.kv_layout import TILE
 from optc.backends.tvm.loaded.input_memory import ALIGNMENT, aligned
-from optc.backends.tvm.packed_data import Packed
+from optc.backends.tvm.packed_data import Packed, PackedPatches
 from optc.errors import RequestError
 
 #: Numbers of a line of memory.
@@ -25,16 +26,16 @@ class Rows:
     """The rows of some sequences.
 
     Attributes:
-        tokens: Ids i32 [T].
+        tokens: Ids i32 [T], or features f32 [rate * T, K], aligned.
         types: Types i32 [T].
         lengths: Tokens of each sequence i64 [B], one at least.
     """
 
-    tokens: Int32
+    tokens: Array
     types: Int32
     lengths: Array
 
-    def arguments(self, packed: Packed) -> list[Int32]:
+    def arguments(self, packed: Packed) -> list[Array]:
         """The step's arguments before the weights, in order."""
         ends = np.cumsum(self.lengths)
         starts = ends - self.lengths
@@ -44,7 +45,7 @@ class Rows:
         slots = places + np.repeat(first_tiles * TILE, self.lengths)
         table = first_tiles[:, None] + np.arange(tiles.max())
         arrays = [
-            self.tokens,
+            *([] if packed.patches else [self.tokens]),
             places,
             *([self.types] if packed.types else []),
             np.concatenate([[0], ends]),
@@ -54,7 +55,7 @@ class Rows:
             np.minimum(table, tiles.sum() - 1)[None],
             np.array([TILE]),
         ]
-        return _copied(arrays)
+        return [*([self.tokens] if packed.patches else []), *_copied(arrays)]
 
 
 def _copied(arrays: Sequence[Array]) -> list[Int32]:
@@ -74,6 +75,14 @@ def most_tiles(packed: Packed) -> int:
     return packed.max_rows // TILE + packed.max_sequences
 
 
+def shape_of(inputs: Mapping[str, Array], packed: Packed) -> tuple[int, int]:
+    """Sequences, and tokens of each, padding included."""
+    if packed.patches:
+        return len(inputs[packed.patches.input]), packed.patches.tokens
+    batch, tokens = inputs[packed.ids].shape
+    return batch, tokens
+
+
 def lengths_of(inputs: Mapping[str, Array], packed: Packed) -> Array:
     """Tokens of each sequence i64 [batch].
 
@@ -81,9 +90,11 @@ def lengths_of(inputs: Mapping[str, Array], packed: Packed) -> Array:
         RequestError: A mask is not ones and then zeros, a sequence has no tokens, or more than the
             model has places for, or a number is outside of its table.
     """
-    ids = inputs[packed.ids]
-    batch, tokens = ids.shape
+    batch, tokens = shape_of(inputs, packed)
     lengths = np.full(batch, tokens)
+    if packed.patches:
+        return lengths
+    ids = inputs[packed.ids]
     if packed.mask:
         mask = inputs[packed.mask]
         lengths = np.count_nonzero(mask, axis=1)
@@ -132,11 +143,32 @@ def calls_of(lengths: Array, packed: Packed) -> Iterator[slice]:
 
 def rows_of(inputs: Mapping[str, Array], packed: Packed, part: slice, lengths: Array) -> Rows:
     """The rows of some sequences."""
+    if packed.patches:
+        rows = features_of(inputs[packed.patches.input][part], packed.patches)
+        return Rows(rows, np.zeros(0, np.int32), lengths[part])
     ids = inputs[packed.ids][part]
     kept = np.arange(ids.shape[1]) < lengths[part, None]
     tokens = ids[kept].astype(np.int32)
     types = inputs[packed.types][part][kept].astype(np.int32) if packed.types else tokens[:0]
     return Rows(tokens, types, lengths[part])
+
+
+def features_of(x: Array, patches: PackedPatches) -> Array:
+    """Rows f32[batch * rows, K] of an input [batch, channels, …], each the values of a patch,
+    channel by channel, between rows of zeros."""
+    batch, channels, *axes = x.shape
+    grid = [size // part for size, part in zip(axes, patches.sizes, strict=True)]
+    count, width = math.prod(grid), channels * math.prod(patches.sizes)
+    memory = aligned(batch * patches.rows * width).view(np.float32)
+    rows = memory.reshape(batch, patches.rows, width)
+    # [batch, grid…, channels, sizes…] of [batch, channels, grid and size of each axis]
+    pairs = zip(grid, patches.sizes, strict=True)
+    cut = x.reshape(batch, channels, *(size for pair in pairs for size in pair))
+    order = [0, *range(2, cut.ndim, 2), 1, *range(3, cut.ndim, 2)]
+    for one, source in zip(rows, cut.transpose(order), strict=True):
+        place = one[patches.lead : patches.lead + count]  # contiguous, so that this is a view
+        place.reshape(source.shape)[...] = source
+    return rows.reshape(-1, width)
 
 
 def outputs_of(
@@ -157,10 +189,16 @@ def outputs_of(
     """
     outputs: dict[str, Array] = {}
     for index, name in enumerate(names):
-        rows = np.concatenate([results[index] for results in found])
-        if name in packed.by_token:
+        parts = [results[index] for results in found]
+        rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if name in packed.by_token and len(rows) == math.prod(shape):
+            rows = rows.reshape(*shape, *rows.shape[1:])
+        elif name in packed.by_token:
             padded = np.zeros((*shape, *rows.shape[1:]), rows.dtype)
             padded[np.arange(shape[1]) < lengths[:, None]] = rows
             rows = padded
+        if name in packed.heads:
+            split = rows.reshape(*shape, packed.heads[name], -1)
+            rows = np.ascontiguousarray(split.transpose(0, 2, 1, 3))
         outputs[name] = rows
     return outputs

@@ -3,19 +3,19 @@ and values pass through."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import onnx_ir as ir
 
 from optc.backends.tvm.lowering.lower_model import HANDLERS, pool_tensors
 from optc.backends.tvm.lowering.lower_packed import PLACES
-from optc.backends.tvm.lowering.walk import Lowering
-from optc.backends.tvm.packed_data import Packed
+from optc.backends.tvm.lowering.walk import Lowering, times
+from optc.backends.tvm.packed_data import Packed, PackedPatches
 from optc.backends.tvm.program import Function, Program, Tensor
 from optc.backends.tvm.weights.weights_file import PackedWeight
-from optc.ir.forms.packed import POSITIONS, STARTS, TOKENS, TYPES, PackedRows
+from optc.ir.forms.packed import FEATURES, POSITIONS, STARTS, TOKENS, TYPES, PackedRows
 from optc.ir.functions import operand
-from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface
+from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.system.hardware.target import Target
 
 #: Rows of a call at least: more texts than these have run as several calls. What is computed in
@@ -54,8 +54,14 @@ def lower_encoder(model: ir.Model, interface: TensorsInterface, target: Target) 
     """
     form, graph = PackedRows.of(model), model.graph
     lowering = Lowering(1, [])
-    names = [TOKENS, POSITIONS, *([TYPES] if form.types else [])]
+    names = [*([] if form.patches else [TOKENS]), POSITIONS, *([TYPES] if form.types else [])]
     rows = {name: Tensor(name, "int32", ("T",)) for name in names}
+    if form.patches is not None:
+        width = _width_of_features(graph)
+        rows = {
+            FEATURES: Tensor(FEATURES, "float32", (times(form.patches.rate, "T"), width)),
+            **rows,
+        }
     starts = Tensor(STARTS, "int32", ("B+1",))
     by_name = {**rows, STARTS: starts}
     for value in graph.inputs:
@@ -69,7 +75,7 @@ def lower_encoder(model: ir.Model, interface: TensorsInterface, target: Target) 
     arguments = (*rows.values(), starts, *_places(), *packed, *pools)
     results = [lowering.tensor(value).name for value in graph.outputs]
     step = Function("step", arguments, tuple(lowering.calls), results[0], tuple(results[1:]))
-    most = max((bound.most for bound in _lengths(interface, form)), default=_ROWS)
+    most = form.patches.tokens if form.patches else _longest(interface, form)
     bounds = {"T": max(_ROWS, most), "B": _SEQUENCES}
     program = Program((step,), bounds, target.name, target.features)
     return LoweredEncoder(
@@ -79,20 +85,33 @@ def lower_encoder(model: ir.Model, interface: TensorsInterface, target: Target) 
             ids=form.ids,
             mask=form.mask,
             types=form.types,
-            vocabulary=limits[TOKENS],
+            vocabulary=limits.get(TOKENS, 0),
             type_count=limits.get(TYPES, 0),
             position_count=limits.get(POSITIONS, 0),
             by_token=form.by_token,
             max_rows=bounds["T"],
             max_sequences=_SEQUENCES,
             layers=layers,
+            patches=None if form.patches is None else PackedPatches(**asdict(form.patches)),
+            heads=dict(form.heads),
         ),
     )
 
 
-def _lengths(interface: TensorsInterface, form: PackedRows) -> list[DimRange]:
+def _longest(interface: TensorsInterface, form: PackedRows) -> int:
+    """The most tokens of a text."""
     (ids,) = (one for one in interface.inputs if one.name == form.ids)
-    return [interface.symbols[d] for d in ids.dims[1:] if isinstance(d, str)]
+    sizes = [interface.symbols[d].most for d in ids.dims[1:] if isinstance(d, str)]
+    return max(sizes, default=_ROWS)
+
+
+def _width_of_features(graph: ir.Graph) -> int:
+    """Values of a row of `FEATURES`."""
+    (features,) = (value for value in graph.inputs if value.name == FEATURES)
+    width = None if features.shape is None else features.shape[-1]
+    if not isinstance(width, int):
+        raise ValueError(f"{FEATURES} has no width")
+    return width
 
 
 def _places() -> tuple[Tensor, ...]:

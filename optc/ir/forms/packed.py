@@ -10,8 +10,9 @@ import onnx_ir as ir
 
 from optc.ir.forms.form import Form
 
-#: Inputs in order: token ids i32[T], or `FEATURES` f32[rate * T, K]; places in their sequence i32[T], types of tokens i32[T] where
-#: the model has some, and the first row of each sequence and the end of the last, i32[B + 1].
+#: Inputs in order: token ids i32[T], or `FEATURES` f32[rate * T, K]; places in their sequence
+#: i32[T], types of tokens i32[T] where the model has some, and the first row of each sequence and
+#: the end of the last, i32[B + 1].
 TOKENS, POSITIONS, TYPES, STARTS = "tokens", "positions", "token_types", "query_starts"
 FEATURES = "features"
 
@@ -49,7 +50,7 @@ class PackedRows(Form):
         types: Input of the source that becomes `TYPES`; empty where it has none.
         by_token: Outputs with a row for each token; of others a sequence has one.
         patches: How the source's input becomes `FEATURES`; None of texts.
-        heads: By name, heads of outputs by token, of which the source has [batch, heads, tokens, D].
+        heads: By name, heads of outputs by token; the source has [batch, heads, tokens, D] of them.
     """
 
     name: ClassVar[str] = "packed-rows"

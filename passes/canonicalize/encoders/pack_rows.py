@@ -1,4 +1,4 @@
-"""`pack-rows`: an encoder of text becomes a step over packed rows (docs/normal-form.md)."""
+"""`pack-rows`: an encoder becomes a step over packed rows (docs/normal-form.md)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _STEPS: tuple[Pass, ...] = (
 
 @dataclass(frozen=True)
 class PackRows(Pass):
-    """The tokens of all texts of a call become rows [T, D], without padding.
+    """The tokens of all texts, images or sounds of a call become rows [T, D], without padding.
 
     1. Masks of attention, which may show all tokens that are no padding, or those less than a
        window away on either side, fall away; attention becomes ``optc::PackedAttention``, whose
@@ -58,8 +58,10 @@ class PackRows(Pass):
        ``positions``.
     3. Means, maxima, first and last rows become ``optc::PoolRows``; a division by the length of
        such a vector becomes RMSNormalization.
-    All three are found by running parts of the graph on small batches, one of whose sequences is
-    padded at its end. What lies between is brought into the dense form of decoders.
+    4. Patches of images, and convolutions along a sound, become products by row; class tokens and
+       places become a table that is added by place.
+    All are found by running parts of the graph on small batches, one of whose sequences is padded
+    at its end, if texts are. What lies between is brought into the dense form of decoders.
 
     Attributes:
         kv_dtype: Type of keys and values in attention: ``float32``, ``bfloat16`` or ``int8``.
@@ -86,7 +88,7 @@ class PackRows(Pass):
         """Rewrite ``model`` in place.
 
         Raises:
-            UnsupportedError: It is no encoder of text, or something in it is not recognized; the
+            UnsupportedError: It is no encoder, or something in it is not recognized; the
                 message names the node, why, and the nearest miss.
         """
         report, graph = PassReport(), model.graph

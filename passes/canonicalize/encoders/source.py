@@ -56,7 +56,10 @@ class Source:
         plain = all(v.dtype == ir.DataType.INT64 and dims(v) == lead for v in inputs)
         if not plain or len(lead) != 2 or not all(isinstance(d, str) for d in lead):
             shown = ", ".join(f"{v.name} {dims(v)}" for v in inputs)
-            raise _unknown(f"its inputs are {shown}, neither ids [batch, tokens] of texts, nor images or sounds of one size")
+            raise _unknown(
+                f"its inputs are {shown}, neither ids [batch, tokens] of texts, nor images or "
+                "sounds of one size"
+            )
         tables = {v: rows for v in inputs if (rows := _looked_up(v))}
         order = sorted(tables, key=lambda v: -tables[v])
         others = [v for v in inputs if v not in tables]
@@ -108,5 +111,5 @@ def _unknown(reason: str) -> UnsupportedError:
     return UnsupportedError(
         reason,
         where="pass pack-rows",
-        hint="it packs encoders of text, patches or sounds; a recipe for any graph is --recipe products-int8",
+        hint="it packs encoders of texts, images and sounds; --recipe products-int8 takes any",
     )

@@ -13,6 +13,7 @@ from optc.artifact.files import ArtifactFiles
 from optc.artifact.manifest import FileEntry
 from optc.backends.tvm import BACKEND
 from optc.backends.tvm.loaded.packed import load_encoder
+from optc.backends.tvm.packed_data import read_packed
 from optc.errors import ArtifactError
 from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
 from tests.artifact.toy import CODE, DATA, toy_engine
@@ -79,6 +80,62 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "types": ({"type_count": 0}, "there are no types"),
     "rows": ({"max_rows": 127}, "sequences of 128 tokens, in calls of 127 rows"),
 }
+
+
+IMAGES = TensorsInterface(
+    inputs=(TensorSpec("x", "float32", ("batch", 3, 8, 12)),),
+    outputs=(
+        TensorSpec("vector", "float32", ("batch", 8)),
+        TensorSpec("states", "float32", ("batch", 2, 7, 4)),
+    ),
+    symbols={"batch": DimRange(1, 64)},
+)
+PATCHES = {"input": "x", "sizes": [4, 4], "tokens": 7, "rate": 1, "lead": 1}
+OF_IMAGES: dict[str, Any] = {
+    **PACKED,
+    **dict.fromkeys(("ids", "mask", "types"), ""),
+    "vocabulary": 0,
+    "type_count": 0,
+    "patches": PATCHES,
+    "heads": {"states": 2},
+}
+
+
+def check_images(patches: dict[str, Any], **changes: Any) -> None:
+    data = {**DATA, "packed": {**OF_IMAGES, "patches": {**PATCHES, **patches}, **changes}}
+    read_packed(data, IMAGES)
+
+
+def test_patches_that_fit() -> None:
+    check_images({})
+    check_images({"sizes": [8, 12], "lead": 6})
+
+
+@pytest.mark.parametrize(
+    ("patches", "changes", "message"),
+    [
+        ({"input": "y"}, {}, "'patches' names another input"),
+        ({}, {"ids": "x", "vocabulary": 3}, "it has 'patches' and ids"),
+        ({"sizes": [4]}, {}, "has no such patches"),
+        ({"sizes": [5, 4]}, {}, r"patches of \[5, 4\] do not fill \[8, 12\]"),
+        ({"sizes": [2, 4]}, {}, "a sequence has 7 rows, and more patches"),
+        ({"tokens": 8}, {}, "the output 'states' does not begin with"),
+        ({}, {"heads": {}}, "the output 'states' does not begin with"),
+        ({}, {"heads": {"z": 2, "states": 2}}, "names 'z', which is no output"),
+        ({}, {"max_rows": 6}, "sequences of 7 tokens, in calls of 6 rows"),
+    ],
+)
+def test_patches_that_do_not(
+    patches: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        check_images(patches, **changes)
+
+
+def test_images_of_another_type() -> None:
+    bytes_ = replace(IMAGES, inputs=(TensorSpec("x", "uint8", ("batch", 3, 8, 12)),))
+    with pytest.raises(ArtifactError, match="is of uint8, not of float32"):
+        read_packed({**DATA, "packed": OF_IMAGES}, bytes_)
 
 
 @pytest.mark.parametrize("what", WRONG)

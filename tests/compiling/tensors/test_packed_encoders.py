@@ -14,7 +14,13 @@ import pytest
 
 import optc
 from optc.errors import InputError, RequestError, UnsupportedError
-from tests.importer.tensors.encoders import POSITIONS, bert, sentence_transformer, vit
+from tests.importer.tensors.encoders import (
+    POSITIONS,
+    bert,
+    pooled_by_attention,
+    sentence_transformer,
+    vit,
+)
 
 TEXTS = ["abc", "a" * 30, "xyz xyz", "b", "the quick brown fox"]
 Array = npt.NDArray[Any]
@@ -121,11 +127,29 @@ def test_outputs_by_token_have_zeros_where_padding_is(tmp_path: Path) -> None:
 
 
 def test_other_models_get_the_other_recipe_and_a_warning_says_so(tmp_path: Path) -> None:
-    artifact = optc.compile(vit(tmp_path / "vit"), "encoder-int8", tmp_path / "a", gate=("none",))
+    folder = pooled_by_attention(tmp_path / "siglip")
+    artifact = optc.compile(folder, "encoder-int8", tmp_path / "a", gate=("none",))
     assert artifact.manifest.recipe["name"] == "products-int8"
     (warning,) = [w for w in artifact.report()["warnings"] if "encoder-int8" in w]
     assert "does not take this model" in warning
     assert "products-int8 does" in warning
+
+
+def test_an_encoder_of_images_runs_on_packed_rows(tmp_path: Path) -> None:
+    artifact = optc.compile(vit(tmp_path / "vit"), "encoder-int8", tmp_path / "a", gate=("none",))
+    assert [one.backend for one in artifact.manifest.engines] == ["tvm"]
+    gates = {one["name"]: one["value"] for one in artifact.report()["gates"]}
+    assert gates["cosine_mean"] > 0.999
+    images = np.random.default_rng(0).standard_normal((300, 3, 16, 16)).astype(np.float32)
+    with optc.load_tensors(artifact.path) as engine:
+        whole = engine(images)  # more rows than a call of the engine takes
+        alone = [engine(images[i : i + 1]) for i in (0, 7, 299)]
+        assert engine(images[:0])["pooler_output"].shape == (0, 32)
+    assert whole["last_hidden_state"].shape == (300, 5, 32)
+    for name, rows in whole.items():
+        np.testing.assert_array_equal(
+            np.concatenate([one[name] for one in alone]), rows[[0, 7, 299]]
+        )
 
 
 def test_another_backend_has_the_other_recipe(tmp_path: Path) -> None:
@@ -137,9 +161,10 @@ def test_another_backend_has_the_other_recipe(tmp_path: Path) -> None:
 
 
 def test_a_model_that_the_backend_was_asked_for_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="not ids"):
-        optc.compile(vit(tmp_path / "v"), "encoder-int8", tmp_path / "a", backend="tvm")
-    with pytest.raises(UnsupportedError, match="takes encoders of text over packed rows"):
+    folder = pooled_by_attention(tmp_path / "v")
+    with pytest.raises(UnsupportedError, match="not an operator of the dense form"):
+        optc.compile(folder, "encoder-int8", tmp_path / "a", backend="tvm")
+    with pytest.raises(UnsupportedError, match="takes encoders over packed rows"):
         optc.compile(bert(tmp_path / "b"), "tensors-fp32", tmp_path / "c", backend="tvm")
     assert not (tmp_path / "a").exists()
 

@@ -8,7 +8,15 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertForMaskedLM, BertModel, ViTConfig, ViTModel
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    SiglipVisionConfig,
+    SiglipVisionModel,
+    ViTConfig,
+    ViTModel,
+)
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]
 #: Most tokens of a text.
@@ -49,6 +57,21 @@ def sentence_transformer(folder: Path, *modes: str, normalize: bool = True) -> P
     (folder / "1_Pooling").mkdir()
     config = {f"pooling_mode_{mode}": True for mode in modes} | {"word_embedding_dimension": 32}
     (folder / "1_Pooling/config.json").write_text(json.dumps(config))
+    return folder
+
+
+def pooled_by_attention(folder: Path) -> Path:
+    """SigLIP's encoder of images: attention of one row a sequence pools its rows."""
+    torch.manual_seed(0)
+    config = SiglipVisionConfig(
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        image_size=16,
+        patch_size=8,
+    )
+    SiglipVisionModel(config).save_pretrained(folder)
     return folder
 
 

@@ -45,9 +45,9 @@ _MODES: dict[str, Callable[[Expr, Expr], Expr]] = {
 def pool_rows(config: PoolRows, isa: Isa) -> tvm.tirx.PrimFunc:
     """x f32 [T,D], query_starts i32 [B+1] -> out f32 [B,D].
 
-    Sequence b has the rows ``query_starts[b]`` to ``query_starts[b + 1]``, more than are skipped. Means are
-    sums in the order of the rows, over their number. ``isa`` changes nothing: every instruction
-    set runs the same operations.
+    Sequence b has the rows ``query_starts[b]`` to ``query_starts[b + 1]``, more than are skipped.
+    Means are sums in the order of the rows, over their number. ``isa`` changes nothing: every
+    instruction set runs the same operations.
 
     Raises:
         UnsupportedError: No such mode; the message lists those that exist.

@@ -92,6 +92,15 @@ def test_the_form_says_which_input_is_what(tmp_path: Path) -> None:
     )
 
 
+def test_numbers_that_are_neither_ids_nor_images() -> None:
+    model = _model("""
+        <ir_version: 10, opset_import: ["" : 23]>
+        graph (float[batch, tokens, 8] x) => (float[batch, tokens, 8] y) { y = Relu (x) }
+    """)
+    with pytest.raises(UnsupportedError, match=r"neither ids \[batch, tokens\] of texts"):
+        Pipeline((PackRows(),)).run(model)
+
+
 def _model(text: str) -> ir.Model:
     model = ir.from_onnx_text(text)
     describe(model, [])
@@ -103,7 +112,7 @@ def test_other_models_are_refused_by_their_inputs() -> None:
         <ir_version: 10, opset_import: ["" : 23]>
         graph (float[batch, 3, 8, 8] x) => (float[batch, 3, 8, 8] y) { y = Relu (x) }
     """)
-    with pytest.raises(UnsupportedError, match=r"not ids \[batch, tokens\] of texts"):
+    with pytest.raises(UnsupportedError, match="read by Relu, and not by one convolution"):
         Pipeline((PackRows(),)).run(model)
 
 

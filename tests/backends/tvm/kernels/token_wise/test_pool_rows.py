@@ -35,6 +35,15 @@ def test_against_float64(target: str, mode: str, width: int) -> None:
     assert np.abs(out - expected).max() < (1e-6 if mode == "mean" else 1e-30)
 
 
+@pytest.mark.parametrize("mode", ["mean", "max", "first"])
+def test_first_rows_that_do_not_count(mode: str) -> None:
+    x = np.random.default_rng(1).standard_normal((11, 21)).astype(np.float32)
+    starts, isa = np.array([0, 4, 11], np.int32), isa_named(TARGETS[1])
+    out = run(PoolRows(21, mode, skip=2), isa, x, starts, blank(2, 21))[-1]
+    expected = np.array([oracle(mode, x[2:4]), oracle(mode, x[6:])])
+    assert np.abs(out - expected).max() < 1e-6
+
+
 def test_sequences_do_not_depend_on_each_other() -> None:
     isa = isa_named(TARGETS[1])
     x = np.random.default_rng(3).standard_normal((400, 200)).astype(np.float32)  # goes parallel
