@@ -41,6 +41,7 @@ from optc.serve.page.routes import page, status
 from optc.serve.responses.kept import Kept
 from optc.serve.responses.route import (
     cancel_response,
+    input_tokens,
     one_response,
     remove_response,
     responses,
@@ -66,6 +67,7 @@ _ROUTES = [
     *(Route(path, handler, methods=[way]) for path, (way, handler) in INFERENCE.items()),
     *(Route(path, unsupported, methods=["POST"]) for path in REASONS),
     Route("/v1/responses", responses, methods=["POST"]),
+    Route("/v1/responses/input_tokens", input_tokens, methods=["POST"]),
     Route("/v1/responses/{name}", one_response, methods=["GET"]),
     Route("/v1/responses/{name}", remove_response, methods=["DELETE"]),
     Route("/v1/responses/{name}/cancel", cancel_response, methods=["POST"]),

@@ -28,6 +28,7 @@ _POSTS: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/completions": (CompletionBody, "Continue texts."),
     "/v1/chat/completions": (ChatBody, "The next message of a conversation."),
     "/v1/responses": (ResponseBody, "Go on with a conversation that is kept."),
+    "/v1/responses/input_tokens": (ResponseBody, "Tokens of a conversation."),
     "/v1/messages": (MessagesBody, "The next message, in Anthropic's form."),
     "/v1/messages/count_tokens": (CountBody, "Tokens of a conversation, in Anthropic's form."),
     "/v1/embeddings": (EmbeddingsBody, "Vectors of texts."),

@@ -63,14 +63,29 @@ def serving(
         reads: Read its access log.
         variables: Of its environment.
     """
-    command = [sys.executable, "-m", "tests.support.children.serve_toy", "serve", "--port", "0"]
+    module = ("tests.support.children.serve_toy", "serve", "--port", "0")
+    variables["OPTC_TEST_STEP_S"] = str(step_s)
+    with started(*module, *map(str, arguments), reads=reads, **variables) as server:
+        yield server
+
+
+@contextmanager
+def started(module: str, *arguments: str, reads: bool = True, **variables: str) -> Iterator[Server]:
+    """A module that serves and says where, as a process.
+
+    Args:
+        module: Its name.
+        arguments: Of its command line.
+        reads: Read what it writes on stdout.
+        variables: Of its environment.
+    """
     process = subprocess.Popen(
-        [*command, *map(str, arguments)],
+        [sys.executable, "-m", module, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, **variables, "OPTC_TEST_STEP_S": str(step_s)},
+        env={**os.environ, **variables},
     )
     server = Server(process)
     assert process.stderr is not None

@@ -26,11 +26,9 @@ class Envelope:
 
     def __init__(self, kind: str, whole: str, chunk: str, model: ServedModel) -> None:
         self.id = f"{kind}-{uuid.uuid4().hex}"
-        rest = {
-            "created": int(time.time()),
-            "model": model.name,
-            "system_fingerprint": model.fingerprint,
-        }
+        rest: dict[str, Any] = {"created": int(time.time()), "model": model.name}
+        if model.fingerprint is not None:  # no null: OpenAI's schema has a text or nothing there
+            rest["system_fingerprint"] = model.fingerprint
         self._whole = {"id": self.id, "object": whole, **rest}
         # The same in every chunk: written once.
         self._head = json.dumps({"id": self.id, "object": chunk, **rest})[:-1]

@@ -10,18 +10,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from optc.runtime.handle import Handle
-from optc.runtime.openai.fields import take_variables
 from optc.serve.answering.streams import cancel_all, check_output
 from optc.serve.answering.turns import turn_events
-from optc.serve.asking.messages import for_template
+from optc.serve.asking.counting import count_chat
 from optc.serve.asking.read_body import read_body
-from optc.serve.asking.tools import told_in_text
 from optc.serve.context import asker_of, service_of
 from optc.serve.event_stream import EventStream, unless_left
 from optc.serve.guards.access_log import facts_of
 from optc.serve.messages.ask import ask_count, ask_message
 from optc.serve.messages.write import MessageWriter
-from optc.serve.models import check_model
 
 
 async def messages(request: Request) -> Response:
@@ -49,17 +46,8 @@ async def count_tokens(request: Request) -> Response:
     service = service_of(request)
     with service.preparing():
         chat = await read_body(request, service.settings.limits.body_bytes, ask_count)
-        tokenizer = check_model(service.models.find(chat.get("model")))
-
-        def count() -> int:
-            given = for_template(chat["messages"], tokenizer.chat_template)
-            variables = take_variables(dict(chat))
-            if chat.get("tool_choice") == "none":
-                variables.pop("tools", None)
-            told, _ = told_in_text(given, variables, tokenizer)
-            return len(tokenizer.encode_chat(told, **variables))
-
-        return JSONResponse({"input_tokens": await asyncio.to_thread(count)})
+        count = await asyncio.to_thread(count_chat, chat, service.models)
+        return JSONResponse({"input_tokens": count})
 
 
 async def _whole(handle: Handle, writer: MessageWriter, facts: dict[str, Any]) -> dict[str, Any]:

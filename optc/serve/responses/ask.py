@@ -62,15 +62,7 @@ def ask_response(
     Raises:
         APIError: It is wrong, or asks for too much.
     """
-    validated(ResponseBody, body)
-    _check(body)
-    before: Sequence[Mapping[str, Any]] = ()
-    if (previous := body.get("previous_response_id")) is not None:
-        before = kept.find(previous, asker.salt).messages
-    messages = [*before, *_messages(body["input"])]
-    instructions = body.get("instructions")
-    told = [{"role": "system", "content": instructions}] if instructions else []
-    chat = _chat(body) | {"messages": [*told, *messages]}
+    chat, messages = _asked_chat(body, asker, kept)
     try:
         asked = ask_chat(chat, models, asker, limits)
     except (APIError, OptcError) as error:
@@ -78,6 +70,30 @@ def ask_response(
         wrong.param = _NAMES.get(wrong.param or "", wrong.param)
         raise wrong from error
     return AskedResponse(f"resp_{uuid.uuid4().hex}", body, messages, asked)
+
+
+def ask_input_tokens(body: dict[str, Any], asker: Asker, kept: Kept) -> dict[str, Any]:
+    """Read the body of ``/v1/responses/input_tokens`` as that of a chat.
+
+    Raises:
+        APIError: It is wrong.
+    """
+    return _asked_chat(body, asker, kept)[0]
+
+
+def _asked_chat(
+    body: dict[str, Any], asker: Asker, kept: Kept
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The body of a chat, and its messages but for the instructions, which are not kept."""
+    validated(ResponseBody, body)
+    _check(body)
+    before: Sequence[Mapping[str, Any]] = ()
+    if (previous := body.get("previous_response_id")) is not None:
+        before = kept.find(previous, asker.salt).messages
+    messages = [*map(dict, before), *_messages(body["input"])]
+    instructions = body.get("instructions")
+    told = [{"role": "system", "content": instructions}] if instructions else []
+    return _chat(body) | {"messages": [*told, *messages]}, messages
 
 
 def _check(body: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any, cast
@@ -13,11 +14,12 @@ from optc.runtime.handle import Handle
 from optc.serve.answering.streams import cancel_all, check_output
 from optc.serve.answering.turns import turn_events
 from optc.serve.api_errors import APIError
+from optc.serve.asking.counting import count_chat
 from optc.serve.asking.read_body import read_body
 from optc.serve.context import asker_of, service_of
 from optc.serve.event_stream import EventStream, unless_left
 from optc.serve.guards.access_log import facts_of
-from optc.serve.responses.ask import AskedResponse, ask_response
+from optc.serve.responses.ask import AskedResponse, ask_input_tokens, ask_response
 from optc.serve.responses.kept import Kept, KeptResponse
 from optc.serve.responses.write import ResponseWriter
 
@@ -44,8 +46,24 @@ async def responses(request: Request) -> Response:
     return JSONResponse(answer)
 
 
+async def input_tokens(request: Request) -> Response:
+    """The number of tokens of a conversation."""
+    service, asker, kept = service_of(request), asker_of(request), _kept(request)
+    with service.preparing():
+        read = lambda body: ask_input_tokens(body, asker, kept)  # noqa: E731
+        chat = await read_body(request, service.settings.limits.body_bytes, read)
+        count = await asyncio.to_thread(count_chat, chat, service.models)
+    return JSONResponse({"object": "response.input_tokens", "input_tokens": count})
+
+
 async def one_response(request: Request) -> Response:
-    """One that is kept."""
+    """One that is kept.
+
+    Raises:
+        APIError: There is none, or its events are wanted, which are not kept.
+    """
+    if request.query_params.get("stream") == "true":
+        raise APIError(400, "stream is not supported here: the response has ended", "stream")
     found = _kept(request).find(request.path_params["name"], asker_of(request).salt)
     return JSONResponse(found.response)
 

@@ -140,7 +140,7 @@ class ResponseWriter:
         thought = usage.get("completion_tokens_details", {"reasoning_tokens": 0})
         response["usage"] = {
             "input_tokens": usage["prompt_tokens"],
-            "input_tokens_details": usage["prompt_tokens_details"],
+            "input_tokens_details": usage["prompt_tokens_details"] | {"cache_write_tokens": 0},
             "output_tokens": usage["completion_tokens"],
             "output_tokens_details": thought,
             "total_tokens": usage["total_tokens"],

@@ -103,6 +103,9 @@ def test_kept_responses(api: Api) -> None:
     for one in (found, streamed):
         path = f"{PATH}/{one['id']}"
         assert api.http.get(path).json() == one
+        assert api.http.get(path, params={"stream": "false"}).json() == one
+        refused = api.http.get(path, params={"stream": "true"})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "stream")
         assert "has ended" in api.error(f"{path}/cancel")["message"]
         assert api.http.delete(path).json()["deleted"]
         assert api.http.get(path).status_code == 404
@@ -110,6 +113,25 @@ def test_kept_responses(api: Api) -> None:
     assert api.http.get(f"{PATH}/{unkept['id']}").status_code == 404
     error = api.error(PATH, 404, input="hi", previous_response_id=unkept["id"])
     assert error["code"] == "response_not_found"
+
+
+def test_tokens_are_counted_as_the_prompt_has_them(api: Api) -> None:
+    first = api.post(PATH, input="hi", max_output_tokens=2)
+    for more in (
+        {},
+        {"instructions": "be brief"},
+        {"previous_response_id": first["id"]},
+        {"tools": TOOLS},
+        {"tools": TOOLS, "tool_choice": "none"},
+    ):
+        body = {"input": "how are you", **more}
+        counted = api.post(f"{PATH}/input_tokens", **body)
+        usage = api.post(PATH, max_output_tokens=1, **body)["usage"]
+        assert counted == {
+            "object": "response.input_tokens",
+            "input_tokens": usage["input_tokens"],
+        }
+    assert "input is missing" in api.error(f"{PATH}/input_tokens", model="toy")["message"]
 
 
 def test_nobody_finds_the_responses_of_others(make_api: MakeApi) -> None:
