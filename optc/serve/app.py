@@ -52,6 +52,7 @@ from optc.serve.routes.models import list_models, one_model
 from optc.serve.routes.probes import health, load, ready, version
 from optc.serve.routes.tokens import detokenize, tokenize
 from optc.serve.routes.unsupported import REASONS, unsupported
+from optc.serve.scoring.routes import SCORING
 from optc.serve.service import Service
 from optc.serve.tensors.embeddings import embeddings
 from optc.serve.tensors.infer import INFERENCE
@@ -65,6 +66,7 @@ _ROUTES = [
     Route("/v1/audio/transcriptions", transcriptions, methods=["POST"]),
     Route("/v1/audio/translations", translations, methods=["POST"]),
     *(Route(path, handler, methods=[way]) for path, (way, handler) in INFERENCE.items()),
+    *(Route(path, handler, methods=["POST"]) for path, (handler, _) in SCORING.items()),
     *(Route(path, unsupported, methods=["POST"]) for path in REASONS),
     Route("/v1/responses", responses, methods=["POST"]),
     Route("/v1/responses/input_tokens", input_tokens, methods=["POST"]),

@@ -20,6 +20,7 @@ from optc.serve.bodies.generate import GenerateBody
 from optc.serve.bodies.tokens import DetokenizeBody, TokenizeBody
 from optc.serve.messages.body import CountBody, MessagesBody
 from optc.serve.responses.body import ResponseBody
+from optc.serve.scoring.routes import SCORING
 from optc.serve.tensors.embeddings import EmbeddingsBody
 
 #: Routes with a body.
@@ -32,6 +33,7 @@ _POSTS: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/messages": (MessagesBody, "The next message, in Anthropic's form."),
     "/v1/messages/count_tokens": (CountBody, "Tokens of a conversation, in Anthropic's form."),
     "/v1/embeddings": (EmbeddingsBody, "Vectors of texts."),
+    **{path: (kind, str(handler.__doc__)) for path, (handler, kind) in SCORING.items()},
     "/v1/batches": (BatchBody, "Answer a file."),
     "/tokenize": (TokenizeBody, "Tokens of a text or a conversation."),
     "/detokenize": (DetokenizeBody, "The text of tokens."),

@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.artifact.tasks.embedding import EMBEDDINGS
-from optc.runtime.tensors.ranked import Ranked, best_first, checked_query
+from optc.runtime.tensors.ranked import (
+    Float64,
+    Ranked,
+    best_first,
+    checked_pairs,
+    checked_query,
+    pairs_of,
+)
 from optc.runtime.tensors.texts import TextEngine
 
 Float32 = npt.NDArray[np.float32]
@@ -68,10 +75,22 @@ class Embedder(TextEngine):
             RequestError: A text is no text, or a number is not positive.
         """
         checked_query(query, top)
-        vectors = self.embed(texts, batch_size=batch_size)
-        (own,) = self.embed([query])
-        lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(own)
-        return best_first(vectors @ own / np.maximum(lengths, np.float32(1e-30)), top)
+        return best_first(self.score(pairs_of(query, texts), batch_size=batch_size), top)
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, batch_size: int = 32) -> Float64:
+        """Cosines [pairs] of the vectors of two texts. A text of several pairs is embedded once.
+
+        Raises:
+            RequestError: Something is no pair of texts, or the batch holds none.
+        """
+        given = checked_pairs(pairs)
+        distinct = dict.fromkeys(text for pair in given for text in pair)
+        places = {text: place for place, text in enumerate(distinct)}
+        vectors = self.embed(list(places), batch_size=batch_size).astype(np.float64)
+        units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
+        left, right = (units[[places[pair[side]] for pair in given]] for side in (0, 1))
+        found: Float64 = np.einsum("ij,ij->i", left, right)
+        return found
 
     @property
     def width(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -227,13 +227,34 @@ _TAKEN = "a path, an image of Pillow, or uint8 [height, width, 3] in the order r
 
 
 def _opened(path: Path) -> Image.Image:
+    return opened_image(path, str(path))
+
+
+def opened_image(source: Path | IO[bytes], where: str, most: int = _MOST_PIXELS) -> Image.Image:
+    """An image of a file.
+
+    Args:
+        source: The file, or its bytes.
+        where: For errors.
+        most: Pixels that it may have.
+
+    Raises:
+        RequestError: It is no image, or has more pixels.
+        UnavailableError: Pillow is missing.
+    """
+    images = pillow()
     try:
-        image = pillow().open(path)
-        if image.width * image.height > _MOST_PIXELS:
-            raise RequestError(f"has {image.width} by {image.height} pixels", where=str(path))
+        image: Image.Image = images.open(source)
+        if image.width * image.height > most:
+            raise RequestError(f"has {image.width} by {image.height} pixels", where=where)
         image.load()
+    except images.UnidentifiedImageError as error:  # its message shows the stream
+        reason = "is no image that can be read: its format is not known"
+        raise RequestError(reason, where=where) from error
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises at broken files
-        raise RequestError(f"is no image that can be read: {error}", where=str(path)) from error
+        raise RequestError(f"is no image that can be read: {error}", where=where) from error
+    except images.DecompressionBombError as error:
+        raise RequestError(str(error), where=where) from error
     return image
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import RequestError
+
+Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,29 @@ def checked_query(query: object, top: int | None) -> None:
         raise RequestError("is no text", where="query")
     if top is not None and top < 1:
         raise RequestError(f"is {top}", where="top", hint="at least 1")
+
+
+def pairs_of(query: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    """The query before each text.
+
+    Raises:
+        RequestError: A text is no text.
+    """
+    if isinstance(texts, str) or not all(isinstance(one, str) for one in texts):
+        raise RequestError("texts are no list of texts", where="texts")
+    return [(query, one) for one in texts]
+
+
+def checked_pairs(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Refuse what are no pairs of texts.
+
+    Raises:
+        RequestError: One is none.
+    """
+    for one in pairs:
+        if isinstance(one, str) or len(one) != 2 or not all(isinstance(part, str) for part in one):
+            raise RequestError("are no list of pairs of texts", where="pairs")
+    return [(first, second) for first, second in pairs]
 
 
 def best_first(scores: npt.NDArray[Any], top: int | None) -> list[Ranked]:

@@ -12,7 +12,14 @@ from optc.errors import RequestError
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.runtime.tensors.classifier import Scored
-from optc.runtime.tensors.ranked import Ranked, best_first, checked_query
+from optc.runtime.tensors.ranked import (
+    Float64,
+    Ranked,
+    best_first,
+    checked_pairs,
+    checked_query,
+    pairs_of,
+)
 from optc.runtime.tensors.texts import Array, Text, TextEngine, TextScores
 
 if TYPE_CHECKING:
@@ -95,10 +102,15 @@ class Reranker(ScoredTexts):
             RequestError: A text is no text, or a number is not positive.
         """
         checked_query(query, top)
-        if isinstance(texts, str) or not all(isinstance(one, str) for one in texts):
-            raise RequestError("texts are no list of texts", where="texts")
-        rows = self._scores([(query, one) for one in texts], batch_size)
-        return best_first(np.array([row[0] for row, _ in rows]), top)
+        return best_first(self.score(pairs_of(query, texts), batch_size=batch_size), top)
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, batch_size: int = 32) -> Float64:
+        """Scores [pairs] of texts, each for the query before it, in their order.
+
+        Raises:
+            RequestError: Something is no pair of texts, or the batch holds none.
+        """
+        return np.array([row[0] for row, _ in self._scores(checked_pairs(pairs), batch_size)])
 
 
 @dataclass(frozen=True)

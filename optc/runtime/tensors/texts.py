@@ -89,6 +89,10 @@ class TextEngine(TensorEngine):
             found.update(zip(some, zip(rows, encoded, strict=True), strict=True))
         return [found[index] for index in range(len(texts))]
 
+    def count_tokens(self, texts: Sequence[Text]) -> int:
+        """Tokens of texts as far as the model reads them, together."""
+        return sum(sum(one.attention_mask) for one in _encoded(self._tokenizer, texts))
+
 
 def _is_text(one: object) -> bool:
     if isinstance(one, tuple | list):

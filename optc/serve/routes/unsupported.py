@@ -9,9 +9,8 @@ from optc.serve.api_errors import APIError
 
 #: What each needs.
 REASONS = {
-    "/v1/rerank": "the models here are decoders, which rank no texts",
     "/v1/responses/compact": "send the conversation as input instead",
-    "/v1/moderations": "the models here are decoders, which classify no texts",
+    "/v1/moderations": "no model here knows OpenAI's categories; ask /v1/classify",
     "/v1/audio/speech": "the models here write texts",
     "/v1/images/generations": "the models here write texts",
 }

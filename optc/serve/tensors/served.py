@@ -6,14 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from optc.runtime.speech.transcriber import Transcriber
+from optc.runtime.tensors.classifier import Classifier
 from optc.runtime.tensors.embedder import Embedder
 from optc.runtime.tensors.engine import TensorEngine
+from optc.runtime.tensors.text_classifiers import Reranker, TextClassifier, TokenClassifier
 from optc.serve.api_errors import APIError
 from optc.serve.tensors.joined_texts import JoinedTexts
 from optc.serve.tensors.work_queue import WorkQueue
 
 #: Who made a model, for clients that ask.
 OWNER = "optc"
+#: The first route of an engine besides those of named tensors, by its kind.
+_ROUTES: dict[type[TensorEngine], str] = {
+    Embedder: "/v1/embeddings",
+    Reranker: "/v1/rerank",
+    TextClassifier: "/v1/classify",
+    TokenClassifier: "/v1/classify",
+    Classifier: "/v1/classify",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,8 @@ class ServedTensors:
         if isinstance(self.engine, Transcriber):
             return "/v1/audio/transcriptions"
         infer = f"/v2/models/{self.name}/infer"
-        return f"/v1/embeddings or {infer}" if isinstance(self.engine, Embedder) else infer
+        own = next((path for kind, path in _ROUTES.items() if isinstance(self.engine, kind)), None)
+        return f"{own} or {infer}" if own else infer
 
     def to_json(self) -> dict[str, Any]:
         """An entry of ``/v1/models``."""

@@ -16,6 +16,7 @@ import numpy as np
 from optc.runtime.engine import Engine
 from optc.runtime.executable.executable import Float32, StepBatch, StepInterface
 from optc.serve import server
+from optc.serve.app import make_app
 from optc.serve.models import ModelSource, ModelTable
 from optc.serve.settings import HTTPSettings
 from tests.runtime.support.toy import ToyExecutable, toy_spec
@@ -82,8 +83,7 @@ def main(state: Path) -> None:
             *(ModelSource(name, writer) for name in ("whisper-1", "gpt-4o-transcribe")),
         ]
     )
-    make_app = server.make_app
-    server.make_app = lambda *given: with_objects(make_app(*given))  # type: ignore[assignment]
+    vars(server)["make_app"] = lambda *given: with_objects(make_app(*given))
     settings = HTTPSettings(port=0, state=state, access_log=False)
     server.serve(table, settings, lambda url: print(f"serving suites at {url}/v1", file=sys.stderr))
 

@@ -36,7 +36,7 @@ def cases(url: str, form: str, model: str) -> dict[str, str]:
 
 
 def test_every_case_passes_but_for_what_the_list_says(url: str) -> None:
-    found = {}
+    found: dict[str, str] = {}
     for kind, model in (("plain", DECODERS[0]), ("thinking", THINKER)):
         for form in SUITES:
             found |= {f"{kind}::{name}": one for name, one in cases(url, form, model).items()}

@@ -84,13 +84,19 @@ class Sums:
         self.may_go.set()
 
 
+def letters() -> Tokenizer:
+    """One token a letter, at most eight of a text."""
+    found = Tokenizer(models.WordLevel({c: i for i, c in enumerate("?abcdefgh")}, unk_token="?"))
+    found.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    found.enable_padding()
+    found.enable_truncation(8)
+    return found
+
+
 def embedder(executable: Powers | None = None) -> Embedder:
     """One token a letter."""
-    letters = Tokenizer(models.WordLevel({c: i for i, c in enumerate("?abcdefgh")}, unk_token="?"))
-    letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    letters.enable_padding()
-    letters.enable_truncation(8)
-    return Embedder(executable or Powers(), TEXTS, {"name": "toy", "backend": "toys"}, letters)
+    info = {"name": "toy", "backend": "toys"}
+    return Embedder(executable or Powers(), TEXTS, info, letters())
 
 
 def adder(executable: Sums | None = None) -> TensorEngine:
