@@ -52,7 +52,7 @@ def with_objects(app: ASGIApp) -> ASGIApp:
                     made = (await make(http)).raise_for_status().json()["id"]
                 folder = named.rpartition("/")[0]
                 found = f"{folder}/{made}{path.removeprefix(named)}"
-                scope |= {"path": found, "raw_path": found.encode()}
+                scope.update(path=found, raw_path=found.encode())
         await app(scope, receive, send)
 
     return wrapped

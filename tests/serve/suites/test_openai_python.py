@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.serve.suites.expected import differing, read_expected
+from tests.serve.suites.fetched import pip
 
 openai = pytest.importorskip("openai", reason="the client of OpenAI is not installed")
 
@@ -40,18 +41,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source release of the client that is installed, with what its tests need beside it."""
     folder = tmp_path_factory.mktemp("openai")
     version = openai.__version__
-    _pip("download", "--no-deps", "--no-binary=:all:", "-d", folder, f"openai=={version}")
-    _pip("install", "--no-deps", "--target", folder / "packages", "pytest-asyncio")
+    pip("download", "--no-deps", "--no-binary=:all:", "-d", folder, f"openai=={version}")
+    pip("install", "--no-deps", "--target", folder / "packages", "pytest-asyncio")
     with tarfile.open(folder / f"openai-{version}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder / f"openai-{version}"
-
-
-def _pip(*arguments: object) -> None:
-    command = [sys.executable, "-m", "pip", "--quiet", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"the suite cannot be fetched: {done.stderr.strip()[-200:]}")
 
 
 @pytest.mark.long
