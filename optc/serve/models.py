@@ -44,7 +44,7 @@ class ModelSource:
     """
 
     name: str
-    load: Callable[[], Engine | TensorEngine]
+    load: Callable[[], Engine | TensorEngine | Transcriber]
     adapters: tuple[AdapterSource, ...] = ()
 
 

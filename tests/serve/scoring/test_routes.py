@@ -36,6 +36,7 @@ ENGINES = {
     "adds": adder,
 }
 DOCUMENTS = ["a", "hh", "b", "hh"]
+RERANK: dict[str, Any] = {"model": "ranks", "query": "a", "documents": ["b"]}
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +70,8 @@ def test_texts_in_the_order_of_the_engine(http: TestClient, path: str) -> None:
 
 def test_documents_of_cohere_all_of_them_without_their_texts(http: TestClient) -> None:
     documents = [{"text": one, "title": "t"} for one in DOCUMENTS]
-    body = {"model": "ranks", "query": "a", "return_documents": False, "top_n": 0}
-    found = ask(http, "/v1/rerank", documents=documents, **body)["results"]
+    body: dict[str, Any] = RERANK | {"return_documents": False, "top_n": 0}
+    found = ask(http, "/v1/rerank", **body | {"documents": documents})["results"]
     assert [set(one) for one in found] == [{"index", "relevance_score"}] * 4
 
 
@@ -92,7 +93,8 @@ def test_scores_of_pairs(http: TestClient, path: str, names: tuple[str, str]) ->
     with reranker() as engine:
         expected = engine.score([("a", "b"), ("a", "c")]).tolist()
     for given in ("a", ["a"], ["a", "a"]):
-        found = ask(http, path, model="ranks", **{left: given, right: ["b", "c"]})
+        body: dict[str, Any] = {left: given, right: ["b", "c"]}
+        found = ask(http, path, model="ranks", **body)
         assert found["data"] == [
             {"object": "score", "index": index, "score": score}
             for index, score in enumerate(expected)
@@ -150,9 +152,6 @@ def test_an_image_that_is_a_bomb_is_refused(
     monkeypatch.setattr(images, "MAX_IMAGE_PIXELS", 100)
     error = ask(http, "/v1/classify", 400, model="images", input=url)["error"]
     assert "exceeds limit" in error["message"]
-
-
-RERANK: dict[str, Any] = {"model": "ranks", "query": "a", "documents": ["b"]}
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from optc.serve.app import make_app
 from optc.serve.models import ModelSource, ModelTable
 from optc.serve.settings import HTTPSettings
 from tests.runtime.support.toy import ToyExecutable, toy_spec
+from tests.serve.scoring.toys import reranker
 from tests.serve.suites.objects import with_objects
 from tests.serve.tensors.toys import embedder, writer
 from tests.serve.toys import TEMPLATE, tokenizer, toy_engine
@@ -34,6 +35,7 @@ _SHORT = '"}]'
 DECODERS = ("gpt-6-astra", "gpt-3.5-turbo-instruct")
 #: One that thinks. Suites ask only some names for thoughts.
 THINKER = "gpt-5-beside-claude-4"
+RERANKER = "rerank-v4"
 SPEC = toy_spec((0,), vocab=280, max_context=4096, max_rows=64, max_sequences=4)
 
 
@@ -80,6 +82,7 @@ def main(state: Path) -> None:
             *(ModelSource(name, answering) for name in DECODERS),
             ModelSource(THINKER, lambda: answering(THOUGHT + SAID, ("<think>", "</think>"))),
             ModelSource("text-embedding-3-small", embedder),
+            ModelSource(RERANKER, reranker),
             *(ModelSource(name, writer) for name in ("whisper-1", "gpt-4o-transcribe")),
         ]
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.serve.suites.fetched import npm, pip
-from tests.serve.suites.server import DECODERS, SAID
+from tests.serve.suites.server import DECODERS, RERANKER, SAID
 
 ASKS = Path(__file__).parent / "asks"
 #: What is fetched for each script; those without have it installed.
@@ -45,10 +45,23 @@ def test_openais_client_for_node_chats(url: str, tmp_path: Path) -> None:
     assert said(["node", script, url], tmp_path, dict(os.environ)) == SAID
 
 
-def said(command: list[str | Path], folder: Path, variables: dict[str, str]) -> str:
-    """What a script prints that asks the first decoder."""
+@pytest.mark.long
+def test_coheres_clients_rank(url: str, tmp_path: Path) -> None:
+    pip("install", "--target", tmp_path, "cohere")
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, ASKS / "cohere_python.py", url]
+    assert said(command, tmp_path, variables, RERANKER).split("\n") == ["[1, 2]", "[1, 2]", ""]
+
+
+def said(
+    command: list[str | Path],
+    folder: Path,
+    variables: dict[str, str],
+    model: str = DECODERS[0],
+) -> str:
+    """What a script prints that asks a model."""
     done = subprocess.run(
-        [*command, DECODERS[0]],
+        [*command, model],
         cwd=folder,
         env=variables,
         capture_output=True,
