@@ -246,7 +246,8 @@ def opened_image(source: Path | IO[bytes], where: str, most: int = _MOST_PIXELS)
     try:
         image: Image.Image = images.open(source)
         if image.width * image.height > most:
-            raise RequestError(f"has {image.width} by {image.height} pixels", where=where)
+            size = f"{image.width} by {image.height} pixels"
+            raise RequestError(f"has {size}, and {most} are left for it", where=where)
         image.load()
     except images.UnidentifiedImageError as error:  # its message shows the stream
         reason = "is no image that can be read: its format is not known"

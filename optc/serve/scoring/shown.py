@@ -17,7 +17,7 @@ from optc.runtime.tensors.text_classifiers import TokenClassifier
 from optc.serve.api_errors import APIError
 
 _DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,")
-#: Pixels of an image of a request: in memory it takes three bytes for each.
+#: Pixels of all images of a request together: small files become large in memory.
 _MOST_PIXELS = 1 << 26
 #: More classes than a model has.
 _ALL = 1 << 31
@@ -54,10 +54,10 @@ def images_of(urls: Sequence[str]) -> list[Any]:
     """The images of data URLs. Nothing is fetched.
 
     Raises:
-        APIError: One is none, or holds no image.
+        APIError: One is none, or holds no image, or they have too many pixels together.
         UnavailableError: Pillow is missing.
     """
-    found = []
+    found, left = [], _MOST_PIXELS
     for index, url in enumerate(urls):
         head = _DATA_URL.match(url)
         if head is None:
@@ -68,7 +68,8 @@ def images_of(urls: Sequence[str]) -> list[Any]:
         except (binascii.Error, ValueError) as error:
             raise APIError(400, f"input.{index}: no base64: {error}", "input") from error
         try:
-            found.append(opened_image(BytesIO(data), "input", _MOST_PIXELS))
+            found.append(opened_image(BytesIO(data), "input", left))
         except RequestError as error:
             raise APIError(400, f"input.{index}: {error.message}", "input") from error
+        left -= found[-1].width * found[-1].height
     return found

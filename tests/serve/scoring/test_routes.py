@@ -142,6 +142,9 @@ def test_classes_of_images(http: TestClient) -> None:
     ):
         error = ask(http, "/v1/classify", 400, model="images", input=wrong)["error"]
         assert message in error["message"]
+    one = data_url(images.new("1", (9000, 4000)))  # a few kilobytes that become many pixels
+    error = ask(http, "/v1/classify", 400, model="images", input=[one, one])["error"]
+    assert "input.1: has 9000 by 4000 pixels, and 31108864 are left" in error["message"]
 
 
 def test_an_image_that_is_a_bomb_is_refused(
