@@ -155,12 +155,13 @@ class TensorKind(Struct, frozen=True):
 
 
 class RungData(Struct, frozen=True):
-    """A recipe of a ladder; without ``predicted`` it was never a rung."""
+    """A recipe of a ladder; without ``predicted`` and ``measured`` it was never a rung."""
 
     recipe: str
     outcome: str
     why: str
     predicted: dict[str, float | None] | None = None
+    measured: dict[str, float | None] | None = None
     values: dict[str, float | None] = {}
     windows: Size = 0
     seconds: float | None = None

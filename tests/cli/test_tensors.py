@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from tests.cli.conftest import Optc
 from tests.importer.tensors.test_onnx_source import WEIGHT, proto
@@ -32,7 +33,7 @@ def test_the_commands(file: Path, tmp_path: Path, optc: Optc) -> None:
     assert "y: float32 [3, 3]" in optc(*call).out
     assert optc("verify", tmp_path / "a").code == 0
     assert optc("inspect", tmp_path / "a", "--json").json["manifest"]["task"]["name"] == "tensors"
-    for words in (("run", "--prompt", "x"), ("bench",), ("eval", "--text", file)):
+    for words in (("run", "--prompt", "x"), ("eval", "--text", file)):
         told = optc(words[0], tmp_path / "a", *words[1:])
         assert told.code == 2, told.err
         assert "where steps are needed" in told.err
@@ -43,3 +44,48 @@ def test_dimensions_that_are_none(file: Path, text: str, optc: Optc) -> None:
     told = optc("compile", file, "--dim", text)
     assert told.code == 2
     assert "--dim" in told.err or "dimension" in told.err
+
+
+@pytest.fixture
+def pair(file: Path, tmp_path: Path, optc: Optc) -> tuple[Path, Path]:
+    """Two artifacts of one interface, of which the second has other weights."""
+    made = proto(["batch", 4])
+    weights = made.graph.initializer[0]
+    weights.CopyFrom(numpy_helper.from_array(WEIGHT * np.float32(1.01), weights.name))
+    onnx.save(made, tmp_path / "other.onnx")
+    for source, name in ((file, "a"), (tmp_path / "other.onnx", "b")):
+        assert optc("compile", source, "-o", tmp_path / name, "--dim", "batch=1..8").code == 0
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_calls_are_measured_and_judged(pair: tuple[Path, Path], optc: Optc) -> None:
+    how = ("--rounds", "2", "--concurrency", "1,8,16")
+    found = optc("bench", pair[0], *how, "--json", "--require", "items_per_s>0").json
+    assert found["task"] == "tensors"
+    assert [(one["concurrency"], one["calls"]) for one in found["results"]] == [(1, 2), (8, 2)]
+    assert found["warnings"] == ["16 at once are left out: a call has 1 to 8 rows"]
+    assert all(one["items_per_s"] > 0 for one in found["results"])
+    assert {one["passed"] for one in found["conditions"]} == {True}
+    assert "calls of rows" in optc("bench", pair[0], *how).out
+    assert optc("bench", pair[0], *how, "--require", "latency_ms.p50<0").code == 4
+    told = optc("bench", pair[0], "--concurrency", "9")
+    assert (told.code, "a call has 1 to 8 rows, not 9" in told.err) == (2, True)
+    told = optc("bench", pair[0], "--workload", "poisson:rate=1")
+    assert (told.code, "--workload: is of generators of text" in told.err) == (2, True)
+
+
+def test_outputs_and_speed_of_two_are_compared(pair: tuple[Path, Path], optc: Optc) -> None:
+    a, b = pair
+    found = optc("diff", a, b, "--outputs", "--speed", "--rounds", "2", "--json").json
+    assert found["outputs"]["sqnr_db"] == pytest.approx(40, abs=0.1)
+    assert found["outputs"]["output_error"] == pytest.approx(0.01, rel=1e-3)
+    assert found["outputs"]["cosine_mean"] == pytest.approx(1)
+    assert [one["metric"] for one in found["speed"]] == ["items_per_s", "call_ms"]
+    assert optc("diff", a, a, "--outputs", "--json").json["outputs"]["output_error"] == 0
+    shown = optc("diff", a, b, "--outputs", "--require", "outputs.output_error<=0.001")
+    assert shown.code == 4
+    assert "B's outputs" in shown.out
+    told = optc("diff", a, b, "--require", "outputs.output_error<=0.1")
+    assert (told.code, "add --outputs" in told.err) == (2, True)
+    told = optc("diff", a, b, "--inputs", a)
+    assert (told.code, "needs --outputs or --speed" in told.err) == (2, True)

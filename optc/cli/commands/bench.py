@@ -75,6 +75,14 @@ class _Options:
 @click.option("--price-per-hour", type=click.FloatRange(min=0), help="For the cost of tokens.")
 @click.option("--warmup", type=click.IntRange(min=0), help="Requests not counted [a tenth].")
 @click.option("--seed", type=int, default=0, help="Of a workload's random times and lengths.")
+@click.option(
+    "--inputs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="Of models that do not generate text: what calls read, as of optc compile [some that "
+    "ships, or noise]; repeated.",
+)
 @click.option("--profile", "profiled", is_flag=True, help="Time the kernels of a step instead.")
 @judging_options
 @plot_option
@@ -92,6 +100,9 @@ def command(
 ) -> None:
     """Measure prefill and decode of ARTIFACT with random prompts; medians over the rounds.
 
+    Of models that do not generate text token by token: calls of so many rows, texts, images or
+    sounds at once.
+
     MBU and MFU are shares of this machine's read bandwidth and arithmetic peak, measured in the
     same run. With --profile: where the time of one decode and one prefill step goes.
 
@@ -100,6 +111,17 @@ def command(
     in a file of JSON lines (docs/bench.md). Exit code 4 if not one of them meets --slo, or a
     condition of --require does not hold.
     """
+    from optc.cli.inputs.calls import generates
+
+    if not generates(artifact):
+        from optc.cli.inputs.bench_calls import bench_calls
+
+        bench_calls(context, artifact, given, as_json)
+        return
+    if given["inputs"]:
+        raise InputError(
+            "is for models that do not generate text", where="--inputs", hint="leave it out"
+        )
     _refuse_ignored(context, workload is not None, profiled)
     judge = BenchJudge.of(given, workload=workload is not None, profiled=profiled)
     if workload is not None:

@@ -15,6 +15,7 @@ from optc.cli.output import figure, show
 from optc.errors import InputError
 from optc.proof.bench.counts import parse_counts
 from optc.proof.conditions.bench_figures import (
+    CALLS,
     RESULTS,
     WORKLOAD,
     bench_figures,
@@ -52,8 +53,15 @@ class BenchJudge:
     files: SummaryFiles
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], *, workload: bool, profiled: bool) -> BenchJudge:
+    def of(
+        cls, given: Mapping[str, Any], *, workload: bool, profiled: bool, calls: bool = False
+    ) -> BenchJudge:
         """From the command's arguments; what is wrong with them is found before all work.
+
+        Args:
+            given: The command's.
+            workload, profiled: Whether these are measured.
+            calls: Whether the model does not generate text token by token.
 
         Raises:
             InputError: A condition, the baseline, or a file to write is wrong.
@@ -66,7 +74,8 @@ class BenchJudge:
         conditions = Conditions.parse("--require", given["require"])
         path: Path | None = given["compare"]
         metrics, cases = (WORKLOAD, [""]) if workload else (RESULTS, _cases(given["concurrency"]))
-        elsewhere = _unmeasured(given, workload)
+        metrics = CALLS if calls else metrics
+        elsewhere = {} if calls else _unmeasured(given, workload)
         metrics = tuple(name for name in metrics if name not in elsewhere)
         conditions.check(metrics, baseline=path is not None, cases=cases, elsewhere=elsewhere)
         files = SummaryFiles(given["markdown"], given["junit"])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,11 @@ from msgspec import to_builtins
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import TOKENIZER_FILE, TokenizerEntry
-from optc.artifact.store.local import store_root
-from optc.artifact.tasks.image_generation import IMAGE_GENERATION, IMAGE_GENERATION_NAME
+from optc.artifact.tasks.image_generation import IMAGE_GENERATION
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.diffusion.judge import judge_diffusion
 from optc.compiling.diffusion.prompts import read_prompts
-from optc.compiling.judging.judge import Judgement
-from optc.compiling.parts.compile import Parts, PartsCompile, tensor_engines
-from optc.compiling.resolving.memory import PeakMemory
-from optc.compiling.resolving.options import limit_of
-from optc.compiling.tensors.compile import load_tensor_recipe
+from optc.compiling.parts.compile import Parts, compile_parts
 from optc.errors import InputError
 from optc.importer.tensors.diffusion import ImportedDiffusion, import_diffusion
 from optc.runtime.diffusion.conventions import CONVENTIONS_FILE
@@ -50,26 +44,20 @@ def compile_diffusion(
         UnavailableError: A package is missing.
         GateError: A gate failed; its ``details`` hold what was measured.
     """
-    started = time.perf_counter()
     if other := next((name for name, value in given.items() if value and name != "inputs"), ""):
         raise InputError("is not for pipelines of diffusers", where=other, hint="leave it out")
-    recipe = load_tensor_recipe(
-        asked, (IMAGE_GENERATION_NAME,), "such as diffusion-fp32 or diffusion-fp16"
-    )
-    engines = tensor_engines(asked, recipe)
-    name = folder.resolve().name
-    output = asked.output or store_root() / f"{name}-{recipe.name}"
     prompts = read_prompts(given.get("inputs", ()))
-    with (
-        PeakMemory(limit_of(asked.max_ram)) as memory,
-        ArtifactWriter(output, force=asked.force) as writer,
-    ):
-        compiling = PartsCompile(asked, recipe, engines, writer, memory, progress, started)
-        judged = partial(judge_diffusion, recipe, prompts, writer, asked)
-        return compiling.run(lambda: _parts(import_diffusion(folder), judged))
+    return compile_parts(
+        asked,
+        IMAGE_GENERATION,
+        folder.resolve().name,
+        "such as diffusion-fp32 or diffusion-fp16",
+        lambda: _parts(import_diffusion(folder), prompts),
+        progress,
+    )
 
 
-def _parts(imported: ImportedDiffusion, judge: Callable[..., Judgement]) -> Parts:
+def _parts(imported: ImportedDiffusion, prompts: Sequence[str]) -> Parts:
     def write(writer: ArtifactWriter) -> TokenizerEntry | None:
         conventions = json.dumps(to_builtins(imported.conventions), indent=1, sort_keys=True)
         (writer.folder / CONVENTIONS_FILE).write_text(conventions + "\n", "utf-8")
@@ -84,7 +72,7 @@ def _parts(imported: ImportedDiffusion, judge: Callable[..., Judgement]) -> Part
         name=imported.name,
         digest=imported.digest,
         graphs=imported.parts,
-        judge=partial(judge, imported),
+        judge=partial(judge_diffusion, imported, prompts),
         write=write,
         warnings=imported.warnings,
     )

@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 
 def judge_diffusion(
-    recipe: Recipe,
+    imported: ImportedDiffusion,
     given: Sequence[str],
+    recipe: Recipe,
     writer: ArtifactWriter,
     asked: CompileOptions,
-    imported: ImportedDiffusion,
     originals: Mapping[str, ir.Model],
     engines: Sequence[BuiltEngine],
 ) -> Judgement:
     """Measure the recipe's gates through every set of engines that runs here.
 
     Args:
-        recipe: Its gates count.
+        imported: With the source's own outputs.
         given: The user's prompts; none are those that ship.
+        recipe: Its gates count.
         writer: Of the artifact.
         asked: Whether gates are wanted, and may be left unmeasured.
-        imported: With the source's own outputs.
         originals: The graphs as imported, by role, for the baseline; they are built, and changed.
         engines: Built under ``writer``.
     """

@@ -156,7 +156,7 @@ class _Climber:
         trial = self._few(attempt, built, windows)
         if trial is None:
             judgement = attempt.judge(built)
-            trial = _trial_of(judgement, len(windows.ids))
+            trial = trial_of(judgement, len(windows.ids))
             if trial.held:
                 self._keep(_Kept(attempt, built, judgement, folder))
                 return trial
@@ -191,7 +191,12 @@ class _Climber:
         self.kept = kept
 
 
-def _trial_of(judgement: Judgement, windows: int) -> Trial:
+def trial_of(judgement: Judgement, windows: int) -> Trial:
+    """The trial of a rung by its judgement over so many windows of text.
+
+    Raises:
+        InputError: No gate could be measured.
+    """
     values: dict[str, float] = {}
     for gate in judgement.gates:
         if gate.value is not None:

@@ -43,19 +43,22 @@ class Member:
     asked: CompileOptions
 
 
-def find_members(asked: CompileOptions, bounds: Sequence[str]) -> tuple[Member, ...]:
+def find_members(
+    asked: CompileOptions, bounds: Sequence[str], task: str = TEXT_GENERATION.name
+) -> tuple[Member, ...]:
     """The recipes to try.
 
     Args:
         asked: What the user said of ``--recipe auto``.
         bounds: Of the ladder's gates, ``name=bound``; gates of a recipe without one of them are
             reported and not judged.
+        task: That recipes name.
 
     Raises:
-        InputError: An unknown recipe, two of one name, one that trims the vocabulary, or an option
-            of a pass that none has.
+        InputError: An unknown recipe, two of one name, one that trims the vocabulary or is for
+            another task, or an option of a pass that none has.
     """
-    found = [(source, _load(source)) for source in _sources(asked)]
+    found = [(source, _load(source)) for source in _sources(asked, task)]
     names = [recipe.name for _, recipe in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -67,6 +70,13 @@ def find_members(asked: CompileOptions, bounds: Sequence[str]) -> tuple[Member, 
             "compared with one model",
             where="--ladder",
             hint="compile it by --recipe",
+        )
+    other = next((recipe for _, recipe in found if recipe.task != task), None)
+    if other is not None:
+        raise InputError(
+            f"the recipe {other.name!r} is for the task {other.task!r}",
+            where="--ladder",
+            hint=f"the model takes recipes for {task!r}",
         )
     _check_sets(asked.set, found)
     return tuple(
@@ -82,21 +92,31 @@ def is_general(recipe: Recipe) -> bool:
 def general_recipes(backend: str) -> list[str]:
     """Names of the general recipes for a backend; of one that no recipe names those of the backend
     of the default recipe, whose recipes adapt to the others (``for_engines``)."""
-    loaded = {name: load_recipe(name) for name in registry.recipe_files()}
-    recipes = {name: r for name, r in loaded.items() if r.task == TEXT_GENERATION.name}
+    recipes = _recipes_for(TEXT_GENERATION.name)
     named = {recipe.backend for recipe in recipes.values()}
     wanted = backend if backend in named else _default_backend()
-    return [
-        name for name, recipe in recipes.items() if recipe.backend == wanted and is_general(recipe)
-    ]
+    return [name for name, recipe in recipes.items() if recipe.backend == wanted]
 
 
-def _sources(asked: CompileOptions) -> list[str | Path]:
-    backend = name_engines(asked.backend, asked.target, _default_backend())[0].backend.name
+def _recipes_for(task: str) -> dict[str, Recipe]:
+    """The shipped general recipes for a task."""
+    loaded = {name: load_recipe(name) for name in registry.recipe_files()}
+    return {name: r for name, r in loaded.items() if r.task == task and is_general(r)}
+
+
+def _sources(asked: CompileOptions, task: str) -> list[str | Path]:
+    general = _general(asked, task)
     sources: list[str | Path] = []
     for name in asked.ladder or (ALL,):
-        sources += general_recipes(backend) if name == ALL else [name]
+        sources += general if name == ALL else [name]
     return list(dict.fromkeys(sources))
+
+
+def _general(asked: CompileOptions, task: str) -> list[str]:
+    if task != TEXT_GENERATION.name:
+        return list(_recipes_for(task))
+    backend = name_engines(asked.backend, asked.target, _default_backend())[0].backend.name
+    return general_recipes(backend)
 
 
 def _load(source: str | Path) -> Recipe:

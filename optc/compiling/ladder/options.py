@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from optc.compiling.ladder.losses import losses_of
 from optc.compiling.ladder.members import Member, find_members
@@ -77,7 +78,7 @@ def resolve_ladder(
         InputError: An objective, a gate or a recipe that is none, or an option that is for a named
             recipe.
     """
-    objective = check_asked(asked)
+    objective = cast(Objective, check_asked(asked, OBJECTIVES))
     texts = tuple(asked.gate) or DEFAULT_GATES
     bounds = _bounds(texts)
     members = find_members(asked, texts)
@@ -97,8 +98,12 @@ def resolve_ladder(
     )
 
 
-def check_asked(asked: CompileOptions) -> Objective:
+def check_asked(asked: CompileOptions, objectives: Sequence[str]) -> str:
     """Check the options that concern the ladder itself; the objective.
+
+    Args:
+        asked: By the user.
+        objectives: That there are, the one first that is meant where none is named.
 
     Raises:
         InputError: Something is not possible with ``--recipe auto``.
@@ -110,12 +115,11 @@ def check_asked(asked: CompileOptions) -> Objective:
                 where="--" + name.replace("_", "-"),
                 hint="leave it out, or name a recipe",
             )
-    wanted = asked.objective or OBJECTIVES[0]
-    for objective in OBJECTIVES:
-        if objective == wanted:
-            return objective
+    wanted = asked.objective or objectives[0]
+    if wanted in objectives:
+        return wanted
     raise InputError(
-        f"unknown objective {wanted!r}", where="--objective", hint=near(wanted, OBJECTIVES)
+        f"unknown objective {wanted!r}", where="--objective", hint=near(wanted, objectives)
     )
 
 

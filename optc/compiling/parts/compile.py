@@ -1,37 +1,48 @@
-"""One compile of a model of several parts: passes, build, gates, artifact."""
+"""One compile of a model of several parts: by one recipe, or by the best that holds."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
 from optc.artifact.artifact import Artifact
-from optc.artifact.manifest import EngineEntry, GateEntry, Manifest, Source, TokenizerEntry
+from optc.artifact.manifest import TokenizerEntry
+from optc.artifact.store.local import store_root
 from optc.artifact.tasks.task import Task
 from optc.artifact.writer import ArtifactWriter
-from optc.backend import SharedWeights, TensorsBuilder
+from optc.backend import TensorsBuilder
 from optc.compiling.building.built_engine import BuiltEngine, engine_of
-from optc.compiling.judging.judge import GatesFailedError, Judgement
+from optc.compiling.judging.judge import Judgement
+from optc.compiling.ladder.measured.climb import MeasuredClimber
+from optc.compiling.ladder.measured.options import check_gates, resolve_measured
+from optc.compiling.ladder.members import Member
 from optc.compiling.recipes.recipe import Recipe
 from optc.compiling.resolving.engines import EngineTarget, parse_engines
-from optc.compiling.resolving.machine import package_versions
 from optc.compiling.resolving.memory import PeakMemory
-from optc.compiling.stages.assemble import pass_entry
-from optc.compiling.tensors.assemble import assemble_report
+from optc.compiling.resolving.options import limit_of
+from optc.compiling.tensors.assemble import Identity
+from optc.compiling.tensors.compile import check_taken, load_member, load_tensor_recipe
+from optc.compiling.tensors.stages import Stages
 from optc.errors import UnsupportedError
-from optc.ir.pipeline.instruments import dump_to
-from optc.system.options import CompileOptions
+from optc.ir.pipeline.phase import Effect
+from optc.proof.reference.tensor_samples import samples_of
+from optc.system.options import AUTO, CompileOptions
 from optc.system.progress import Progress, telling
 
 if TYPE_CHECKING:
     from optc.importer.tensors.imported import ImportedTensors
     from optc.ir.pipeline.record import PassRecord
+
+#: Verdicts on built engines by a recipe's gates; the graphs as they were imported, by role, are for
+#: a baseline.
+JudgeParts = Callable[
+    [Recipe, ArtifactWriter, CompileOptions, Mapping[str, ir.Model], Sequence[BuiltEngine]],
+    Judgement,
+]
 
 
 @dataclass(frozen=True)
@@ -43,21 +54,80 @@ class Parts:
         name: Of the model.
         digest: sha256 in hex of all graphs and their weights.
         graphs: By role of the engine.
-        judge: Measures the gates of built engines; the graphs as they were imported, by role, are
-            for a baseline.
+        judge: Measures the gates.
         write: Puts the artifact's other files in place; gives the tokenizer's entry, if it has one.
         warnings: What the user should know.
-        calibrate: Gives passes what they learn from; None where they learn nothing.
+        calibrate: Gives the graphs samples, for passes that learn from some; None where there are
+            none.
     """
 
     task: Task
     name: str
     digest: str
     graphs: Mapping[str, ImportedTensors]
-    judge: Callable[[Mapping[str, ir.Model], Sequence[BuiltEngine]], Judgement]
+    judge: JudgeParts
     write: Callable[[ArtifactWriter], TokenizerEntry | None]
     warnings: tuple[str, ...] = ()
     calibrate: Callable[[], None] | None = None
+
+
+def compile_parts(
+    asked: CompileOptions,
+    task: Task,
+    name: str,
+    hint: str,
+    load: Callable[[], Parts],
+    progress: Progress,
+) -> Artifact:
+    """Compile a model of several parts into an artifact and prove it against its source.
+
+    Args:
+        asked: Of its options those count that do not concern text.
+        task: What such models are for.
+        name: Of the model, for the artifact's folder.
+        hint: Which recipes there are.
+        load: Imports the model.
+        progress: Told what goes on.
+
+    Raises:
+        InputError: Bad usage, recipe or output, or what ``load`` raises; nothing is left behind.
+        UnsupportedError: Something in the model cannot be lowered.
+        UnavailableError: A package is missing.
+        GateError: A gate failed; its ``details`` hold what was measured.
+    """
+    started = time.perf_counter()
+    check_taken(asked)
+    check_gates(asked.gate, task)
+    recipe = None if asked.recipe == AUTO else load_tensor_recipe(asked, (task.name,), hint)
+    ladder = resolve_measured(asked, task.name, task) if recipe is None else None
+    engines = () if recipe is None else tensor_engines(asked, recipe)
+    output = asked.output or store_root() / f"{name}-{AUTO if recipe is None else recipe.name}"
+    with (
+        PeakMemory(limit_of(asked.max_ram)) as memory,
+        ArtifactWriter(output, force=asked.force) as writer,
+    ):
+        progress("import", 0, 0)
+        begun = time.perf_counter()
+        parts = load()
+        seconds = {"import": time.perf_counter() - begun}
+        if recipe is not None:
+            stages = Stages(asked, recipe, engines, writer, memory, progress, started, seconds)
+            attempt = PartsAttempt(stages, parts)
+            attempt.build()
+            attempt.judge()
+            return attempt.finish()
+
+        def begin(member: Member, own: ArtifactWriter, told: Progress) -> PartsAttempt:
+            chosen = load_member(member)
+            found = tensor_engines(asked, chosen)
+            times = dict(seconds)
+            stages = Stages(member.asked, chosen, found, own, memory, told, started, times)
+            return PartsAttempt(stages, parts)
+
+        if ladder is None:
+            raise RuntimeError("a recipe or a ladder was asked for")
+        with writer.scratch() as scratch:
+            return MeasuredClimber(ladder, begin, writer, scratch, progress).run()
 
 
 def tensor_engines(asked: CompileOptions, recipe: Recipe) -> Sequence[EngineTarget]:
@@ -78,106 +148,68 @@ def tensor_engines(asked: CompileOptions, recipe: Recipe) -> Sequence[EngineTarg
 
 
 @dataclass
-class PartsCompile:
-    """The stages, in order, and what they leave for the report."""
+class PartsAttempt:
+    """The stages behind the import, in order, and what they leave for the report.
 
-    asked: CompileOptions
-    recipe: Recipe
-    engines: Sequence[EngineTarget]
-    writer: ArtifactWriter
-    memory: PeakMemory
-    progress: Progress
-    started: float
-    seconds: dict[str, float] = field(default_factory=dict)
+    Args:
+        stages: Of this recipe.
+        parts: The model, whose graphs stay as they are.
+    """
 
-    def run(self, load: Callable[[], Parts]) -> Artifact:
-        """All stages; returns the written artifact."""
-        with self._stage("import"):
-            parts = load()
-        originals = {role: one.model.clone() for role, one in parts.graphs.items()}
-        if parts.calibrate is not None:
-            with self._stage("calibration"):
+    stages: Stages
+    parts: Parts
+    runs: Sequence[PassRecord] = ()
+    built: Sequence[BuiltEngine] = ()
+    _originals: dict[str, ir.Model] = field(default_factory=dict)
+    _judgement: Judgement | None = None
+
+    @property
+    def writer(self) -> ArtifactWriter:
+        """Of the artifact, or of a folder of its own."""
+        return self.stages.writer
+
+    @writer.setter
+    def writer(self, other: ArtifactWriter) -> None:
+        self.stages.writer = other
+
+    def build(self) -> None:
+        """Calibration, passes and engines."""
+        parts = self.parts
+        self._originals = {role: one.model.clone() for role, one in parts.graphs.items()}
+        learns = self.stages.recipe.pipeline.has(Effect.READS_SAMPLES)
+        known = all(samples_of(one.model) for one in parts.graphs.values())
+        if parts.calibrate is not None and learns and not known:
+            with self.stages.timed("calibration"):
                 parts.calibrate()
-        with self._stage("passes"), telling(self.progress):
-            runs = [run for role, one in parts.graphs.items() for run in self._passes(role, one)]
-        with self._stage("build"):
-            built = [
-                self._build(role, one, request)
-                for request in self.engines
-                for role, one in parts.graphs.items()
+        graphs = {role: replace(one, model=one.model.clone()) for role, one in parts.graphs.items()}
+        with self.stages.timed("passes"), telling(self.stages.progress):
+            self.runs = [
+                run
+                for role, one in graphs.items()
+                for run in self.stages.run_passes(one.model, role)
             ]
-        with self._stage("gates"):
-            judgement = parts.judge(originals, built)
-        return self._finish(parts, runs, built, judgement)
+        with self.stages.timed("build"):
+            self.built = [
+                self.stages.build_engine(one, request, engine_of(role, request), role)
+                for request in self.stages.engines
+                for role, one in graphs.items()
+            ]
 
-    def _passes(self, role: str, part: ImportedTensors) -> Sequence[PassRecord]:
-        folder = self.asked.dump_dir
-        dumps = [] if folder is None else [dump_to(Path(folder) / role)]
-        return self.recipe.pipeline.run(part.model, dumps)
+    def judge(self) -> Judgement:
+        """The gates of all engines."""
+        stages = self.stages
+        with stages.timed("gates"):
+            self._judgement = self.parts.judge(
+                stages.recipe, self.writer, stages.asked, self._originals, self.built
+            )
+        return self._judgement
 
-    def _build(self, role: str, part: ImportedTensors, request: EngineTarget) -> BuiltEngine:
-        started, name = time.perf_counter(), engine_of(role, request)
-        if not isinstance(request.backend, TensorsBuilder):
-            raise TypeError(f"{request.backend.name} was checked")
-        folder = f"engines/{name}"
-        model = part.model if request is self.engines[-1] else part.model.clone()
-        place = self.writer.subfolder(folder)
-        build = request.backend.build_tensors(model, part.interface, request.target, place)
-        entry = EngineEntry(
-            name=name,
-            role=role,
-            backend=request.backend.name,
-            target=request.target,
-            requires=build.requires,
-            interface=build.spec,
-            data=build.backend_data,
-            folder=folder,
-            files=build.files,
-        )
-        weights = SharedWeights(f"../{name}", build.backend_data)
-        return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
-
-    def _finish(
-        self,
-        parts: Parts,
-        runs: Sequence[PassRecord],
-        built: Sequence[BuiltEngine],
-        judgement: Judgement,
-    ) -> Artifact:
+    def finish(self, **more: Any) -> Artifact:
+        """The artifact, with ``more`` in its report; raises as `Stages.commit`."""
+        if self._judgement is None:
+            raise RuntimeError("nothing is judged yet")
+        parts = self.parts
         tokenizer = parts.write(self.writer)
-        files = self.writer.hashed_files()
-        copied = self.writer.store_once(files)
-        manifest = Manifest(
-            name=parts.name,
-            task=parts.task,
-            source=Source(parts.name, parts.digest, parts.task.name, {}),
-            recipe=self.recipe.to_json(),
-            pipeline=",".join(run.spec for run in runs),
-            passes=tuple(map(pass_entry, runs)),
-            engines=tuple(one.entry for one in built),
-            tokenizer=tokenizer,
-            files=files,
-            gated=judgement.measured,
-            gates=tuple(GateEntry(g.name, g.bound, g.passed, g.engine) for g in judgement.gates),
-            packages=package_versions(),
-            generation={},
-        )
-        self.memory.sample()
-        self.seconds["total"] = time.perf_counter() - self.started
-        report = assemble_report(built, runs, judgement, files, copied, self.seconds)
-        report["peak_anon_bytes"] = self.memory.peak_bytes
-        told = [f"pass {run.name}: {text}" for run in runs for text in run.report.warnings]
-        own = [run.warning for run in runs if run.warning]
-        report["warnings"] = [*parts.warnings, *own, *told, *judgement.warnings]
-        if judgement.failed:
-            keep = self.asked.keep_failed
-            kept = self.writer.keep_failed(manifest, report) if keep else None
-            raise GatesFailedError(judgement, report, kept)
-        return self.writer.commit(manifest, report)
-
-    @contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
-        self.progress(name, 0, 0)
-        started = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - started
+        identity = Identity(parts.name, parts.digest, parts.task, parts.task.name)
+        made = (self.runs, self.built, self._judgement, parts.warnings)
+        return self.stages.commit(identity, tokenizer, *made, **more)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,22 +12,18 @@ from msgspec import to_builtins
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import TOKENIZER_FILE, TokenizerEntry
-from optc.artifact.store.local import store_root
-from optc.artifact.tasks.transcription import TRANSCRIPTION, TRANSCRIPTION_NAME
+from optc.artifact.tasks.transcription import TRANSCRIPTION
 from optc.artifact.writer import ArtifactWriter
-from optc.compiling.judging.judge import Judgement
-from optc.compiling.parts.compile import Parts, PartsCompile, tensor_engines
-from optc.compiling.resolving.memory import PeakMemory
-from optc.compiling.resolving.options import limit_of
+from optc.compiling.parts.compile import Parts, compile_parts
+from optc.compiling.recipes.recipe import load_recipe
 from optc.compiling.speech.judge import judge_speech
 from optc.compiling.speech.samples import give_speech_samples
 from optc.compiling.speech.sounds import Sounds
-from optc.compiling.tensors.compile import load_tensor_recipe
 from optc.errors import InputError
 from optc.importer.tensors.speech import ImportedSpeech, import_speech
 from optc.ir.pipeline.phase import Effect
 from optc.runtime.audio.conventions import CONVENTIONS_FILE
-from optc.system.options import CompileOptions
+from optc.system.options import AUTO, CompileOptions
 from optc.system.progress import Progress, no_progress
 
 
@@ -53,25 +48,27 @@ def compile_speech(
         UnavailableError: A package is missing.
         GateError: A gate failed; its ``details`` hold what was measured.
     """
-    started = time.perf_counter()
     if other := next((name for name, value in given.items() if value and name != "inputs"), ""):
         raise InputError("is not for models of speech", where=other, hint="leave it out")
-    recipe = load_tensor_recipe(asked, (TRANSCRIPTION_NAME,), "such as speech-fp32 or speech-int8")
-    engines = tensor_engines(asked, recipe)
-    name = folder.resolve().name
-    output = asked.output or store_root() / f"{name}-{recipe.name}"
-    learns = recipe.pipeline.has(Effect.READS_SAMPLES)
-    sounds = Sounds.of(given.get("inputs", ()), asked.calibration, learns=learns)
-    with (
-        PeakMemory(limit_of(asked.max_ram)) as memory,
-        ArtifactWriter(output, force=asked.force) as writer,
-    ):
-        compiling = PartsCompile(asked, recipe, engines, writer, memory, progress, started)
-        judged = partial(judge_speech, recipe, sounds.judged, writer, asked)
-        return compiling.run(lambda: _parts(import_speech(folder), sounds, judged))
+    sounds = Sounds.of(given.get("inputs", ()), asked.calibration, learns=_learns(asked))
+    return compile_parts(
+        asked,
+        TRANSCRIPTION,
+        folder.resolve().name,
+        "such as speech-fp32 or speech-int8",
+        lambda: _parts(import_speech(folder), sounds),
+        progress,
+    )
 
 
-def _parts(imported: ImportedSpeech, sounds: Sounds, judge: Callable[..., Judgement]) -> Parts:
+def _learns(asked: CompileOptions) -> bool:
+    """True if some sounds are kept for passes to learn from: those of any recipe of a ladder."""
+    if asked.recipe == AUTO:
+        return True
+    return load_recipe(asked.recipe, sets=asked.set).pipeline.has(Effect.READS_SAMPLES)
+
+
+def _parts(imported: ImportedSpeech, sounds: Sounds) -> Parts:
     """Both halves; the tokenizer and the conventions are files of the artifact."""
 
     def write(writer: ArtifactWriter) -> TokenizerEntry:
@@ -88,7 +85,7 @@ def _parts(imported: ImportedSpeech, sounds: Sounds, judge: Callable[..., Judgem
         name=imported.name,
         digest=imported.digest,
         graphs=imported.halves.by_role,
-        judge=partial(judge, imported),
+        judge=partial(judge_speech, imported, sounds.judged),
         write=write,
         calibrate=partial(give_speech_samples, imported, learned) if learned else None,
     )

@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 
 def judge_speech(
-    recipe: Recipe,
+    imported: ImportedSpeech,
     sounds: Sequence[Sound],
+    recipe: Recipe,
     writer: ArtifactWriter,
     asked: CompileOptions,
-    imported: ImportedSpeech,
     originals: Mapping[str, ir.Model],
     engines: Sequence[BuiltEngine],
 ) -> Judgement:
     """Measure the recipe's gates through every pair of engines that runs here.
 
     Args:
-        recipe: Its gates count.
+        imported: With the source's own outputs.
         sounds: To write down.
+        recipe: Its gates count.
         writer: Of the artifact.
         asked: Whether gates are wanted, and may be left unmeasured.
-        imported: With the source's own outputs.
         originals: The graphs of encoder and decoder as imported, by role, for the baseline; they
             are built, and so changed.
         engines: Built under ``writer``; an encoder stands before its decoder.

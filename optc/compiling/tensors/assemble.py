@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from optc.artifact.manifest import FileEntry, GateEntry, Manifest, Source, TokenizerEntry
+from optc.artifact.tasks.task import Task
 from optc.artifact.tasks.tensors import TENSORS_NAME
 from optc.compiling.building.built_engine import BuiltEngine
 from optc.compiling.judging.judge import Judgement
@@ -20,9 +21,31 @@ if TYPE_CHECKING:
     from optc.ir.pipeline.record import PassRecord
 
 
+@dataclass(frozen=True)
+class Identity:
+    """The model that an artifact is made of.
+
+    Attributes:
+        name: Of the model.
+        digest: sha256 in hex of its graphs and their weights.
+        task: What it is for.
+        family: Of the source, as the manifest has it.
+    """
+
+    name: str
+    digest: str
+    task: Task
+    family: str
+
+    @classmethod
+    def of_tensors(cls, imported: ImportedTensors) -> Identity:
+        """A model of one graph."""
+        return cls(imported.name, imported.digest, imported.task, TENSORS_NAME)
+
+
 def assemble_manifest(
     recipe: Recipe,
-    imported: ImportedTensors,
+    model: Identity,
     runs: Sequence[PassRecord],
     engines: Sequence[BuiltEngine],
     judgement: Judgement,
@@ -31,9 +54,9 @@ def assemble_manifest(
 ) -> Manifest:
     """The manifest: what identifies the artifact, nothing that was measured in time."""
     return Manifest(
-        name=imported.name,
-        task=imported.task,
-        source=Source(imported.name, imported.digest, TENSORS_NAME, {}),
+        name=model.name,
+        task=model.task,
+        source=Source(model.name, model.digest, model.family, {}),
         recipe=recipe.to_json(),
         pipeline=",".join(run.spec for run in runs),
         passes=tuple(map(pass_entry, runs)),

@@ -45,7 +45,7 @@ def split_samples(
             many rows fewer.
         interface: Rows are apart where the first axis of every input is one dynamic dimension.
     """
-    dim = _rows_dim(interface)
+    dim = rows_dim(interface)
     if dim is None:
         return Split(tuple(calibration or samples), tuple(samples), bool(calibration))
     most = min(_JUDGED, interface.symbols[dim].most)
@@ -61,7 +61,8 @@ def split_samples(
     return Split(_calls(rows[::step], few), _calls(rest, most), True)
 
 
-def _rows_dim(interface: TensorsInterface) -> str | None:
+def rows_dim(interface: TensorsInterface) -> str | None:
+    """The dynamic dimension that is the first axis of every input; None if there is none."""
     dims = {one.dims[0] if one.dims else 0 for one in interface.inputs}
     (only, *others) = dims
     return only if not others and isinstance(only, str) else None

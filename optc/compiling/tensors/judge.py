@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from optc import registry
@@ -16,6 +18,7 @@ from optc.compiling.judging.judge import Judgement, not_judged
 from optc.errors import ArtifactError, EngineError, InputError, UnsupportedError
 from optc.proof.gates.measure import GateResult, is_open
 from optc.proof.gates.tensors.measure import Run, measure_tensors
+from optc.proof.gates.tensors.padding import unpadded
 from optc.runtime.tensors.engine import open_folder
 from optc.system.hardware.machine import this_machine
 from optc.system.hardware.target import parse_target, usable_threads
@@ -60,7 +63,8 @@ def judge_tensors(
     with writer.scratch() as folder:
         baseline = _baseline(original, imported, folder, threads)
         _check_samples(baseline, samples[:_CHECKED])
-        reference = _Kept(_unpadded(imported.reference or baseline.run, imported.padding))
+        outputs = KeptOutputs(imported.reference or baseline.run)
+        reference = unpadded(outputs, imported.padding)
         verdicts: list[GateResult] = []
         for built in engines:
             reason = this_machine().misfit(built.request.target)
@@ -69,9 +73,9 @@ def judge_tensors(
                 continue
             engine = open_folder(writer.folder / built.entry.folder, built.entry, threads)
             verdicts += measure_tensors(
-                _unpadded(engine.run, imported.padding),
+                unpadded(engine.run, imported.padding),
                 reference,
-                _unpadded(baseline.run, imported.padding),
+                unpadded(baseline.run, imported.padding),
                 samples,
                 recipe.gates,
                 built.entry.name,
@@ -108,34 +112,23 @@ def _check_samples(baseline: TensorsExecutable, samples: Sequence[Tensors]) -> N
             ) from error
 
 
-class _Kept:
-    """Outputs of the reference, computed once for each sample."""
+class KeptOutputs:
+    """Outputs for samples, each computed once, however often its engines are judged."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._found: dict[int, Tensors] = {}
+        self._found: dict[bytes, Tensors] = {}
 
     def __call__(self, sample: Tensors) -> Tensors:
-        """Outputs for a sample that stays alive."""
-        if id(sample) not in self._found:
-            self._found[id(sample)] = self._run(sample)
-        return self._found[id(sample)]
-
-
-def _unpadded(run: Run, padding: str) -> Run:
-    """``run`` without what outputs have for tokens where the input ``padding`` is zero."""
-    if not padding:
-        return run
-
-    def kept(sample: Tensors) -> Tensors:
-        mask = sample[padding] != 0
-        found = run(sample)
-        return {
-            name: rows[mask] if rows.shape[:2] == mask.shape else rows
-            for name, rows in found.items()
-        }
-
-    return kept
+        """Outputs for a sample."""
+        key = hashlib.blake2b()
+        for name, array in sorted(sample.items()):
+            key.update(f"{name} {array.dtype} {array.shape}\n".encode())
+            key.update(np.ascontiguousarray(array).data)
+        found = key.digest()
+        if found not in self._found:
+            self._found[found] = self._run(sample)
+        return self._found[found]
 
 
 def _baseline(

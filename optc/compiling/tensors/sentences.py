@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -42,11 +42,17 @@ def sentence_samples(
         interface: Of the model.
         task: What it is for.
     """
+    return text_samples(tokenizer, interface, sentences(), task)
+
+
+def text_samples(
+    tokenizer: str, interface: TensorsInterface, texts: Sequence[str], task: Task = TENSORS
+) -> tuple[Mapping[str, Array], ...]:
+    """Batches of texts, as of `sentence_samples`."""
     reader = tokenizers.Tokenizer.from_str(tokenizer)
-    texts = sentences()
     batches: list[list[Text]] = []
     for start in range(0, len(texts), _BATCH):
         query, *others = texts[start : start + _BATCH]
-        paired = task is RERANKING
+        paired = task.name == RERANKING.name
         batches.append([(query, one) for one in others] if paired else [query, *others])
     return tuple(text_inputs(reader, batch, interface) for batch in batches if batch)

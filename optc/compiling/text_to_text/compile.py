@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,9 @@ from msgspec import to_builtins
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import TOKENIZER_FILE, TokenizerEntry
-from optc.artifact.store.local import store_root
-from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT, TEXT_TO_TEXT_NAME
+from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT
 from optc.artifact.writer import ArtifactWriter
-from optc.compiling.judging.judge import Judgement
-from optc.compiling.parts.compile import Parts, PartsCompile, tensor_engines
-from optc.compiling.resolving.memory import PeakMemory
-from optc.compiling.resolving.options import limit_of
-from optc.compiling.tensors.compile import load_tensor_recipe
+from optc.compiling.parts.compile import Parts, compile_parts
 from optc.compiling.text_to_text.judge import judge_rewriter
 from optc.compiling.text_to_text.texts import Texts
 from optc.errors import InputError
@@ -51,28 +45,22 @@ def compile_text_to_text(
         UnavailableError: A package is missing.
         GateError: A gate failed; its ``details`` hold what was measured.
     """
-    started = time.perf_counter()
     if other := next((name for name, value in given.items() if value and name != "inputs"), ""):
         raise InputError(
             "is not for models that turn texts into texts", where=other, hint="leave it out"
         )
-    recipe = load_tensor_recipe(
-        asked, (TEXT_TO_TEXT_NAME,), "such as text2text-fp32 or text2text-int8"
-    )
-    engines = tensor_engines(asked, recipe)
-    name = folder.resolve().name
-    output = asked.output or store_root() / f"{name}-{recipe.name}"
     texts = Texts.of(given.get("inputs", ()), asked.calibration)
-    with (
-        PeakMemory(limit_of(asked.max_ram)) as memory,
-        ArtifactWriter(output, force=asked.force) as writer,
-    ):
-        compiling = PartsCompile(asked, recipe, engines, writer, memory, progress, started)
-        judged = partial(judge_rewriter, recipe, texts.judged, writer, asked)
-        return compiling.run(lambda: _parts(import_rewriter(folder), judged))
+    return compile_parts(
+        asked,
+        TEXT_TO_TEXT,
+        folder.resolve().name,
+        "such as text2text-fp32 or text2text-int8",
+        lambda: _parts(import_rewriter(folder), texts),
+        progress,
+    )
 
 
-def _parts(imported: ImportedRewriter, judge: Callable[..., Judgement]) -> Parts:
+def _parts(imported: ImportedRewriter, texts: Texts) -> Parts:
     """Both halves; the tokenizer and the conventions are files of the artifact."""
 
     def write(writer: ArtifactWriter) -> TokenizerEntry:
@@ -87,7 +75,7 @@ def _parts(imported: ImportedRewriter, judge: Callable[..., Judgement]) -> Parts
         name=imported.name,
         digest=imported.digest,
         graphs=imported.halves.by_role,
-        judge=partial(judge, imported),
+        judge=partial(judge_rewriter, imported, texts.judged),
         write=write,
         warnings=imported.warnings,
     )

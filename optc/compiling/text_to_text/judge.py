@@ -28,22 +28,22 @@ _TOKENS = 48
 
 
 def judge_rewriter(
-    recipe: Recipe,
+    imported: ImportedRewriter,
     texts: Sequence[str],
+    recipe: Recipe,
     writer: ArtifactWriter,
     asked: CompileOptions,
-    imported: ImportedRewriter,
     originals: Mapping[str, ir.Model],
     engines: Sequence[BuiltEngine],
 ) -> Judgement:
     """Compare pairs of encoder and decoder with the source in PyTorch.
 
     Args:
-        recipe: Whose bounds count.
+        imported: With the source's own outputs.
         texts: To read.
+        recipe: Whose bounds count.
         writer: Of the artifact.
         asked: Whether gates are measured at all, and must be.
-        imported: With the source's own outputs.
         originals: The graphs of encoder and decoder as imported, by role, for the baseline; they
             are built, and so changed.
         engines: Built under ``writer``; an encoder stands before its decoder.

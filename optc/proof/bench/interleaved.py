@@ -24,13 +24,16 @@ ROUNDS = 5
 #: Figures of a round, all of which say more about speed the larger they are, but for the times.
 METRICS = ("prefill_tokens_per_s", "decode_tokens_per_s", "ttft_ms", "tpot_ms")
 
+#: Of whole calls, of models that do not generate text token by token.
+CALL_METRICS = ("items_per_s", "call_ms")
+
 
 @dataclass(frozen=True)
 class Compared:
     """One figure of two engines.
 
     Attributes:
-        metric: One of `METRICS`.
+        metric: One of `METRICS`, or of `CALL_METRICS`.
         concurrency: Requests at once.
         a: Median over the first engine's rounds; None where nothing was decoded.
         b: Of the second.

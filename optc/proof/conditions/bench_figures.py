@@ -31,6 +31,13 @@ WORKLOAD = (
     *("busy", "mbu", "mfu"),
     *("cost.per_million_output_tokens", "cost.per_million_tokens"),
 )
+#: Of calls of models that do not generate text token by token, one a number of items at once.
+CALLS = (
+    "items_per_s",
+    "tokens_per_s",
+    "audio_seconds_per_s",
+    *(f"latency_ms.{part}" for part in ("p50", "p90", "p99")),
+)
 #: What has to be equal so that figures can be compared.
 _LENGTHS = ("prompt_tokens", "output_tokens")
 
@@ -46,7 +53,7 @@ def bench_figures(values: Mapping[str, Any]) -> Figures:
         return {metric: {"": _number(found, metric)} for metric in WORKLOAD}
     return {
         metric: {str(one["concurrency"]): _number(one, metric) for one in values["results"]}
-        for metric in RESULTS
+        for metric in (CALLS if "task" in values else RESULTS)
     }
 
 
@@ -92,6 +99,8 @@ def _work(values: Mapping[str, Any]) -> str:
     """The measured work, in words."""
     if "workload" in values:
         return f"the workload {values['workload'].get('spec')}"
+    if "task" in values:
+        return f"calls of the task {values['task']}"
     results: Sequence[Mapping[str, Any]] = values["results"]
     lengths = {tuple(one.get(key) for key in _LENGTHS) for one in results}
     return ", ".join(f"{a} prompt and {b} output tokens" for a, b in sorted(lengths, key=repr))

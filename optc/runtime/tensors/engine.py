@@ -39,6 +39,11 @@ class TensorEngine:
         self.info = info
 
     @property
+    def interface(self) -> TensorsInterface:
+        """Inputs, outputs, and bounds of dimensions that differ from call to call."""
+        return self._interface
+
+    @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Names, types and dimensions of the inputs, in order."""
         return self._interface.inputs

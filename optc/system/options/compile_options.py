@@ -40,12 +40,14 @@ class CompileOptions:
     Attributes:
         recipe: Name of a shipped recipe, or path of a YAML file. ``auto`` tries several and takes
             the one that is best by ``objective`` of those whose engines hold the gates; its gates
-            are those of ``gate`` alone, ``kl_mean=0.01`` where it names none.
+            are those of ``gate`` alone, ``kl_mean=0.01`` where it names none, and of models that
+            do not generate text those of the task's int8 recipe.
         objective: What ``auto`` looks for: the fastest ``decode`` (the default) of one sequence,
             the fastest ``prefill``, the least ``size`` of the artifact, or the least ``memory`` at
-            run time with one sequence of the whole context.
+            run time with one sequence of the whole context. Of models that do not generate text:
+            the measured ``speed`` (the default), or ``size``.
         ladder: Recipes that ``auto`` tries, names or files; ``all`` stands for all general recipes
-            of the backend, which is the default.
+            of the backend or the task, which is the default.
         output: Folder to write; None is ``artifacts/<model>-<recipe>``.
         backend: Instead of the recipe's: ``BACKEND`` or ``BACKEND:TARGET``; a sequence of them
             gives as many engines in one artifact, of which `optc.load` picks.
@@ -108,7 +110,9 @@ class CompileOptions:
         show_default=True,
     )
     objective: str | None = option(
-        None, "What auto looks for [decode].", metavar="decode|prefill|size|memory"
+        None,
+        "What auto looks for [decode, of other models speed].",
+        metavar="decode|prefill|speed|size|memory",
     )
     ladder: Sequence[str] = option(
         (), "Recipe that auto tries; repeated [all].", kind="texts", metavar="NAME|FILE|all"

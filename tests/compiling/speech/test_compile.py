@@ -195,3 +195,17 @@ def test_bad_compiles_leave_nothing(folder: Path, tmp_path: Path) -> None:
         calibration=tmp_path / "long.wav",
     )
     refused("transcript_agreement: 1 is below the bound 2", gate="transcript_agreement=2")
+
+
+def test_the_best_recipe_of_a_task_is_found(folder: Path, tmp_path: Path) -> None:
+    made = optc.compile(
+        folder, "auto", tmp_path / "a", inputs=SOUNDS[:2], gate=["token_agreement=0"]
+    )
+    ladder = made.report()["ladder"]
+    rungs = {one["recipe"]: one for one in ladder["rungs"]}
+    assert rungs["speech-fp32"]["measured"]["speed"] > 0
+    assert rungs["speech-int8"]["outcome"] == "left out"  # shipped sounds are beyond its window
+    assert "writes no words for any of the sounds" in rungs["speech-int8"]["why"]
+    assert made.manifest.recipe["name"] == ladder["chosen"] == "speech-fp32"
+    with optc.load_transcriber(made.path) as transcriber:
+        assert transcriber.transcribe(SOUNDS[0]).tokens

@@ -18,6 +18,7 @@ _WANTED = {
     "prefill": "the fastest prefill",
     "size": "the smallest artifact",
     "memory": "the least memory at run time",
+    "speed": "the fastest engine here",
 }
 
 
@@ -27,16 +28,45 @@ def ladder(subject: Subject) -> Section | None:
         return None
     found = typed(subject.report["ladder"], LadderData, "report.json: ladder")
     gates = list(found.gates)
+    measured = any(rung.measured is not None for rung in found.rungs)
+    first = ("times float32",) if measured else ("decode/s at most", "prefill/s at most")
+    last = ("time",) if measured else ("windows", "time")
     columns = [
         Column("recipe"),
-        *numbers("decode/s at most", "prefill/s at most", "artifact", *gates, "windows", "time"),
+        *numbers(*first, "artifact", *gates, *last),
         Column("outcome"),
         Column("why"),
     ]
-    rows = [_row(rung, gates) for rung in found.rungs]
-    return Section(
-        "ladder", "Recipes that were tried", (paragraph(_summary(found)), table(columns, rows))
+    row = _measured_row if measured else _row
+    summary = _measured_summary(found) if measured else _summary(found)
+    rows = [row(rung, gates) for rung in found.rungs]
+    return Section("ladder", "Recipes that were tried", (paragraph(summary), table(columns, rows)))
+
+
+def _measured_summary(found: LadderData) -> str:
+    bounds = ", ".join(f"{name} {number(bound)}" for name, bound in found.gates.items())
+    tried = sum(rung.measured is not None for rung in found.rungs)
+    wanted = _WANTED.get(found.objective, found.objective)
+    return (
+        f"{tried} recipes were built and measured, to hold {bounds}; of those that do, "
+        f"{wanted} was chosen. Speeds are times that of float32 in ONNX Runtime."
     )
+
+
+def _measured_row(rung: RungData, gates: Sequence[str]) -> list[Node | None]:
+    name, measured = element("code", rung.recipe), rung.measured
+    if measured is None:  # it does not take the model
+        return [name, *[None] * (3 + len(gates)), rung.outcome, rung.why]
+    size = measured.get("artifact_bytes")
+    return [
+        name,
+        number(measured.get("speed")),
+        NOTHING if size is None else byte_text(int(size)),
+        *(number(rung.values[gate]) if gate in rung.values else None for gate in gates),
+        seconds(rung.seconds) if rung.seconds else None,
+        rung.outcome,
+        rung.why,
+    ]
 
 
 def _summary(found: LadderData) -> str:

@@ -25,6 +25,7 @@ def diff_figures(values: Mapping[str, Any]) -> list[Figures]:
         *map(_tensors, values["weights"] or ()),
         _numbers("gates", values["gates"]),
         _numbers("sizes and compile", values["sizes"]),
+        _outputs(values["outputs"] or {}),
         _speed(values["speed"] or ()),
     )
     return [part for part in parts if part.rows]
@@ -97,6 +98,11 @@ def _numbers(title: str, rows: Iterable[Mapping[str, Any]]) -> Figures:
         if row["a"] is not None or row["b"] is not None
     ]
     return Figures(title, ("figure", "engine", "A", "B", "B / A"), cells)
+
+
+def _outputs(values: Mapping[str, float | None]) -> Figures:
+    rows = [(name, figure(value, _DIGITS)) for name, value in values.items()]
+    return Figures("B's outputs", ("measure", "beside A's"), rows)
 
 
 def _speed(results: Iterable[Mapping[str, Any]]) -> Figures:

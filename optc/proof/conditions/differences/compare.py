@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from optc.proof.bench.interleaved import METRICS, Compared
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
+from optc.proof.bench.interleaved import CALL_METRICS, METRICS, Compared
 from optc.proof.conditions.differences.facts import pass_changes, recipe_changes, version_changes
 from optc.proof.conditions.differences.figures import figures_of, gate_changes, size_changes
 from optc.proof.conditions.differences.subject import Subject
@@ -15,6 +16,8 @@ from optc.proof.conditions.verdicts import Figures
 
 #: How many tensors of an engine are not as they were.
 WEIGHTS_CHANGED = "weights_changed"
+#: Before names of measures of outputs for the same inputs.
+OUTPUTS = "outputs."
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,20 @@ class Difference:
     notes: tuple[str, ...]
 
 
-def difference(a: Subject, b: Subject, speed: Sequence[Compared] | None = None) -> Difference:
+def difference(
+    a: Subject,
+    b: Subject,
+    speed: Sequence[Compared] | None = None,
+    outputs: Mapping[str, float | None] | None = None,
+) -> Difference:
     """Everything that differs.
 
     Args:
         a: The baseline.
         b: What is compared with it.
         speed: Of both in turns; None was not measured.
+        outputs: Measures of the second one's outputs beside the first one's for the same inputs;
+            None were not compared.
 
     Raises:
         ArtifactError: A report's figures are damaged.
@@ -52,22 +62,38 @@ def difference(a: Subject, b: Subject, speed: Sequence[Compared] | None = None) 
         weights = [one.to_json() for one in weight_changes(a.artifact, b.artifact)]
     values["weights"] = weights
     values["speed"] = None if speed is None else [asdict(one) for one in speed]
+    values["outputs"] = None if outputs is None else dict(outputs)
     before, after = dict(figures_of(a)), dict(figures_of(b))
+    after |= {f"{OUTPUTS}{name}": {"": value} for name, value in (outputs or {}).items()}
     if weights is not None:
         after[WEIGHTS_CHANGED] = {one["engine"]: one["changed"] for one in weights}
     _add_speed(before, after, speed or ())
     return Difference(values, before, after, (*a.notes, *b.notes, *_notes(values)))
 
 
-def metrics_of(a: Subject, b: Subject, *, speed: bool) -> list[str]:
+def metrics_of(a: Subject, b: Subject, *, speed: bool, outputs: bool = False) -> list[str]:
     """All figures that conditions on `difference` may name.
+
+    Args:
+        a: The baseline.
+        b: What is compared with it.
+        speed, outputs: Whether these are measured.
 
     Raises:
         ArtifactError: A report's figures are damaged.
     """
     weights = [WEIGHTS_CHANGED] if a.artifact is not None and b.artifact is not None else []
-    measured = METRICS if speed else ()
-    return list(dict.fromkeys([*figures_of(b), *figures_of(a), *weights, *measured]))
+    measured = speed_metrics(b) if speed else ()
+    task = None if b.manifest is None else b.manifest.task
+    compared = [f"{OUTPUTS}{name}" for name in task.gates] if outputs and task else []
+    return list(dict.fromkeys([*figures_of(b), *figures_of(a), *weights, *measured, *compared]))
+
+
+def speed_metrics(subject: Subject) -> Sequence[str]:
+    """The figures of speed that are measured of such a model."""
+    manifest = subject.manifest
+    steps = manifest is None or manifest.task.face == TEXT_GENERATION.face
+    return METRICS if steps else CALL_METRICS
 
 
 def _manifests(a: Subject, b: Subject) -> dict[str, Any]:
