@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 
 from optc.artifact.artifact import Artifact
+from optc.artifact.tasks.image_generation import IMAGE_GENERATION_NAME
+from optc.artifact.tasks.tensors import TENSORS_NAME
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
+from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT_NAME
+from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.compiling.compile_text import compile as compile_text
 from optc.errors import InputError
 from optc.system.options import CompileOptions
@@ -20,12 +25,13 @@ from optc.system.sources.speech_folder import may_transcribe
 from optc.system.sources.tensor_source import TensorSource, is_tensor_source
 from optc.system.sources.text_to_text_folder import may_rewrite
 
-#: The recipe of models of speech where none is named.
-SPEECH_RECIPE = "speech-fp32"
-#: The recipe of pipelines of diffusers where none is named.
-DIFFUSION_RECIPE = "diffusion-fp32"
-#: The recipe of models that turn texts into texts where none is named.
-TEXT_TO_TEXT_RECIPE = "text2text-fp32"
+#: The recipe where none is named, by the task of a source.
+_RECIPES = {
+    TENSORS_NAME: "tensors-fp32",
+    TRANSCRIPTION_NAME: "speech-fp32",
+    IMAGE_GENERATION_NAME: "diffusion-fp32",
+    TEXT_TO_TEXT_NAME: "text2text-fp32",
+}
 
 
 class AnyChanges(CompileChanges, total=False):
@@ -76,6 +82,24 @@ def _rewrites(model: Any) -> bool:
     return is_rewriter(Path(model))
 
 
+def source_kind(model: Any) -> str:
+    """The task that recipes for a model name: what decides how it is compiled."""
+    if _transcribes(model):
+        return TRANSCRIPTION_NAME
+    if not is_tensor_source(model) and may_diffuse(Path(model)):
+        return IMAGE_GENERATION_NAME
+    if _rewrites(model):
+        return TEXT_TO_TEXT_NAME
+    if is_tensor_source(model) or _encodes(model):
+        return TENSORS_NAME
+    return TEXT_GENERATION.name
+
+
+def default_recipe(kind: str) -> str:
+    """The recipe where none is named, for a kind of `source_kind`."""
+    return _RECIPES.get(kind, str(CompileOptions().recipe))
+
+
 _OF_TENSORS = ("args", "kwargs", "dynamic", "dims", "inputs", "images")
 
 
@@ -114,22 +138,23 @@ def compile(
         TypeError: There is no option of a name in ``changes``.
     """
     own = {name: changes.pop(name) for name in _OF_TENSORS if name in changes}  # type: ignore[misc]
-    if _transcribes(model):
+    kind = source_kind(model)
+    if kind == TRANSCRIPTION_NAME:
         from optc.compiling.speech.compile import compile_speech
 
-        asked = _asked(SPEECH_RECIPE, recipe, output, options, changes)
+        asked = _asked(_RECIPES[kind], recipe, output, options, changes)
         return compile_speech(Path(model), own, asked, progress)
-    if not is_tensor_source(model) and may_diffuse(Path(model)):
+    if kind == IMAGE_GENERATION_NAME:
         from optc.compiling.diffusion.compile import compile_diffusion
 
-        asked = _asked(DIFFUSION_RECIPE, recipe, output, options, changes)
+        asked = _asked(_RECIPES[kind], recipe, output, options, changes)
         return compile_diffusion(Path(model), own, asked, progress)
-    if _rewrites(model):
+    if kind == TEXT_TO_TEXT_NAME:
         from optc.compiling.text_to_text.compile import compile_text_to_text
 
-        asked = _asked(TEXT_TO_TEXT_RECIPE, recipe, output, options, changes)
+        asked = _asked(_RECIPES[kind], recipe, output, options, changes)
         return compile_text_to_text(Path(model), own, asked, progress)
-    if not (is_tensor_source(model) or _encodes(model)):
+    if kind == TEXT_GENERATION.name:
         if given := next((name for name, value in own.items() if value), ""):
             raise InputError(
                 "is for models of named tensors, and the model generates text",
@@ -138,9 +163,9 @@ def compile(
             )
         text = cast(CompileChanges, changes)
         return compile_text(model, recipe, output, options=options, progress=progress, **text)
-    from optc.compiling.tensors.compile import DEFAULT_RECIPE, compile_tensors
+    from optc.compiling.tensors.compile import compile_tensors
 
-    asked = _asked(DEFAULT_RECIPE, recipe, output, options, changes)
+    asked = _asked(_RECIPES[kind], recipe, output, options, changes)
     samples = [Path(one) if isinstance(one, str) else one for one in own.pop("inputs", ())]
     source = TensorSource(model, **{name: value for name, value in own.items() if value})
     return compile_tensors(source, samples, asked, progress)

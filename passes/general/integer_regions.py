@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -57,13 +58,16 @@ class Regions:
         self.values.setdefault(value, value if like is None else like)
 
 
-def find_regions(graph: ir.Graph, *, first: bool, sums: bool) -> Regions:
+def find_regions(
+    graph: ir.Graph, *, first: bool, sums: bool, left: Collection[str] = ()
+) -> Regions:
     """The convolutions of ``graph``, and what can be computed in integers behind them.
 
     Args:
         graph: Its main nodes count.
         first: Convolutions with no other before them, too.
         sums: Sums of two values, too.
+        left: Names of results of products that stay float.
     """
     found = Regions()
     behind: set[ir.Value] = set()  # what a convolution was computed for
@@ -71,7 +75,9 @@ def find_regions(graph: ir.Graph, *, first: bool, sums: bool) -> Regions:
         later = any(value in behind for value in node.inputs)
         if later or is_op(node, "Conv"):
             behind.update(node.outputs)
-        if is_op(node, "Conv") and not (first or later):
+        if is_op(node, *PRODUCTS) and str(node.outputs[0].name) in left:
+            found.skipped.append((node, "it loses most of all when it is rounded"))
+        elif is_op(node, "Conv") and not (first or later):
             found.skipped.append((node, "no convolution comes before it"))
         elif is_op(node, "Add") and not sums:
             continue

@@ -14,7 +14,7 @@ from optc.ir.functions import is_op
 from optc.ir.graph import add_initializer, constant
 from optc.passes.general.integer_regions import Regions
 from optc.passes.general.value_ranges import STEPS, Range
-from optc.passes.general.weight_rounding import Hessians, rounded_by_columns
+from optc.passes.general.weight_rounding import Hessians
 
 Array = npt.NDArray[Any]
 #: A bias in its scale stays within so much of int32, so that sums do not overflow.
@@ -137,7 +137,7 @@ class QdqWriter:
     def _integers(self, node: ir.Node, rows: Array, scales: Array, most: int) -> Array:
         """Integers i8[O, K] of a weight [O, K]."""
         if self.hessians is not None:
-            return rounded_by_columns(rows, scales, self.hessians.found[node], most)
+            return self.hessians.integers(node, rows, scales, most)
         found: Array = np.clip(np.rint(rows / scales[:, None]), -most, most).astype(np.int8)
         return found
 

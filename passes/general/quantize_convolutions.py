@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +15,8 @@ from optc.ir.forms.form import Form
 from optc.ir.graph import remove_unused
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
-from optc.passes.general.integer_regions import find_regions
+from optc.passes.general.float_layers import FloatLayers, choose_float_layers
+from optc.passes.general.integer_regions import Regions, find_regions
 from optc.passes.general.qdq_writer import QdqWriter
 from optc.passes.general.value_ranges import METHODS, observe_ranges
 from optc.passes.general.weight_rounding import Hessians
@@ -48,6 +49,9 @@ class QuantizeConvolutions(Pass):
             where a convolution reads it, and not once more at each sum.
         rounding: ``gptq`` rounds a weight column by column, so that the columns behind make errors
             good as the samples show them (`optc.passes.general.weight_rounding`); ``nearest``.
+        fallback: ``float`` leaves the layers float that lose most, as few as the bounds of the
+            recipe's gates need over the samples (`optc.passes.general.float_layers`); ``none``
+            rounds all of them.
     """
 
     name: ClassVar[str] = "quantize-convolutions"
@@ -66,6 +70,7 @@ class QuantizeConvolutions(Pass):
     first: str = "int8"
     sums: str = "int8"
     rounding: str = "gptq"
+    fallback: str = "float"
 
     def __post_init__(self) -> None:
         """Refuse other values.
@@ -79,6 +84,7 @@ class QuantizeConvolutions(Pass):
         self.check_option("first", ("int8", "float"))
         self.check_option("sums", ("int8", "float"))
         self.check_option("rounding", ("gptq", "nearest"))
+        self.check_option("fallback", ("float", "none"))
 
     def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place.
@@ -87,30 +93,60 @@ class QuantizeConvolutions(Pass):
             InputError: There are no samples to find ranges with.
         """
         report = PassReport()
-        found = find_regions(model.graph, first=self.first == "int8", sums=self.sums == "int8")
+        found = self._regions(model)
         for node, reason in found.skipped:
             report.skip(node, reason)
         if not found.products:
             report.skip(None, "there is no convolution with a constant weight")
             return report
-        for node in found.products:
-            report.add(node.op_type)
-        report.add("operators between", len(found.others))
         if context.dry:
-            return report
+            return self._counted(report, found)
         samples = samples_of(model)
         if not samples:
             raise InputError("there are no inputs to find ranges with", where=f"pass {self.name}")
-        ranges = observe_ranges(model, found.scales(), samples, self.method)
+        ranges = observe_ranges(model, found.values, samples, self.method)
         hessians = None
         if self.rounding == "gptq":
             inputs = [(node, node.inputs[0]) for node in found.products]
             roots = {node: str(found.root(x).name) for node, x in inputs if x is not None}
             hessians = Hessians.observe(model, roots, samples, ranges)
-        QdqWriter(model.graph, found, ranges, self.activations, self.bits, hessians).write()
+
+        def write(changed: ir.Model, left: Collection[str]) -> None:
+            regions = self._regions(changed, left)
+            QdqWriter(changed.graph, regions, ranges, self.activations, self.bits, hessians).write()
+            remove_unused(changed)
+
+        names = [str(node.outputs[0].name) for node in found.products]
+        bounds = context.bounds if self.fallback == "float" else {}
+        left = choose_float_layers(model, write, names, samples, bounds)
         report.facts = {"values": len(found.values), "rows": sum(map(_rows, samples))}
-        remove_unused(model)
+        self._tell(report, found.products, left)
+        self._counted(report, self._regions(model, left.names))
+        write(model, left.names)
         return report
+
+    def _counted(self, report: PassReport, found: Regions) -> PassReport:
+        for node in found.products:
+            report.add(node.op_type)
+        report.add("operators between", len(found.others))
+        return report
+
+    def _regions(self, model: ir.Model, left: Collection[str] = ()) -> Regions:
+        first, sums = self.first == "int8", self.sums == "int8"
+        return find_regions(model.graph, first=first, sums=sums, left=left)
+
+    def _tell(self, report: PassReport, products: Sequence[ir.Node], left: FloatLayers) -> None:
+        """Say which layers stay float."""
+        if not left.names:
+            return
+        report.facts = {**report.facts, "float": list(left.names)}
+        named = {str(node.outputs[0].name): node for node in products}
+        for name in left.names:
+            report.skip(named[name], "it loses most of all when it is rounded")
+        end = "" if left.held else ", and all have to for the gates to hold"
+        report.warnings.append(
+            f"{len(left.names)} of {len(products)} layers stay float: they lose most{end}"
+        )
 
 
 def _rows(sample: Mapping[str, Array]) -> int:

@@ -37,6 +37,15 @@ class Hessians:
     ranges: Mapping[str, Range]
     found: dict[ir.Node, Float64] = field(default_factory=dict)
     _rows: dict[ir.Node, int] = field(default_factory=dict)
+    _integers: dict[str, Array] = field(default_factory=dict)
+
+    def integers(self, node: ir.Node, weight: Array, scales: Array, most: int) -> Array:
+        """`rounded_by_columns` for a node, or for one of a copy of its graph; once for each."""
+        name = str(node.outputs[0].name)
+        if name not in self._integers:
+            hessian = next(h for one, h in self.found.items() if one.outputs[0].name == name)
+            self._integers[name] = rounded_by_columns(weight, scales, hessian, most)
+        return self._integers[name]
 
     @classmethod
     def observe(

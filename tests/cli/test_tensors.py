@@ -89,3 +89,25 @@ def test_outputs_and_speed_of_two_are_compared(pair: tuple[Path, Path], optc: Op
     assert (told.code, "add --outputs" in told.err) == (2, True)
     told = optc("diff", a, b, "--inputs", a)
     assert (told.code, "needs --outputs or --speed" in told.err) == (2, True)
+
+
+def test_a_plan_says_what_a_compile_would_do(file: Path, tmp_path: Path, optc: Optc) -> None:
+    made = optc("plan", file, "--gate", "sqnr_db=30", "--json").json
+    assert (made["model"], made["task"]) == ("product", "tensors")
+    (part,) = made["parts"]
+    assert part["inputs"] == [{"name": "x", "dtype": "float32", "dims": ["batch", 4]}]
+    assert part["operators"]["MatMul"] == 1
+    assert part["weight_bytes"] >= WEIGHT.nbytes
+    told = optc("plan", file, "--recipe", "auto").out
+    assert all(name in told for name in ("tensors-fp32", "vision-int8", "pass pack-rows"))
+    (one,) = optc("plan", file, "--json").json["recipes"]
+    assert (one["recipe"], one["gates"]["output_error"]) == ("tensors-fp32", 0.0001)
+    assert one["engines"] == {"onnxruntime for native": ""}
+    assert list(tmp_path.iterdir()) == [file]
+    for words, message in (
+        (("--max-context", "64"), "--max-context: is of generators of text"),
+        (("--gate", "kl_mean=1"), "kl_mean is no measure of the task 'tensors'"),
+        (("--recipe", "int8-fused"), "for the task 'text-generation'"),
+    ):
+        refused = optc("plan", file, *words)
+        assert (refused.code, message in refused.err) == (2, True), refused.err

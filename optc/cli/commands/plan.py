@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optc.cli.judged.ladder_tables import ladder_tables
-from optc.cli.options import MODEL, add_options
+from optc.cli.options import ANY_MODEL, add_options
 from optc.cli.output import (
     byte_text,
     figure,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command("plan", short_help="Say what backends make of a model; builds nothing.")
-@click.argument("model", type=MODEL)
+@click.argument("model", type=ANY_MODEL)
 @add_options(CompileOptions, *PLANNED)
 @click.option(
     "--backends",
@@ -46,7 +46,15 @@ if TYPE_CHECKING:
 @click.option("--measure", is_flag=True, help="Measure this machine to bound the speed here.")
 @add_options(ServeSettings, "resident_memory")
 @json_option
-def command(as_json: bool, measure: bool, resident_memory: str | None, **options: Any) -> None:
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    as_json: bool,
+    measure: bool,
+    resident_memory: str | None,
+    **options: Any,
+) -> None:
     """Import MODEL, run the recipe's passes, and list how each backend takes every kind of node.
 
     native is one operation of the backend, decomposed several of them; what is unsupported stops a
@@ -55,9 +63,22 @@ def command(as_json: bool, measure: bool, resident_memory: str | None, **options
     machine. Where weights are larger than the memory for them (--resident-memory, or what is left
     here), says what a token reads from the disk. With --recipe auto, lists the recipes that a
     compile would try, in their order.
+
+    Of a model that does not generate text: its inputs and outputs, its operators, what the recipe's
+    passes would rewrite, and the gates that would judge it.
     """
     from optc.system.needs import compile_packages
 
+    with compile_packages():
+        from optc.artifact.tasks.text_generation import TEXT_GENERATION
+        from optc.compiling.compile import source_kind
+
+        kind = source_kind(options["model"])
+        if kind != TEXT_GENERATION.name:
+            from optc.cli.inputs.plan import plan_others
+
+            plan_others(context, options.pop("model"), kind, options, as_json)
+            return
     if options["recipe"] == AUTO:
         _plan_ladder(as_json, measure, options)
         return

@@ -186,7 +186,7 @@ class PartsAttempt:
             self.runs = [
                 run
                 for role, one in graphs.items()
-                for run in self.stages.run_passes(one.model, role)
+                for run in self.stages.run_passes(one.model, parts.task, role)
             ]
         with self.stages.timed("build"):
             self.built = [

@@ -74,13 +74,13 @@ class TensorsAttempt:
         self._original = self.imported.model.clone()
         with self.stages.timed("passes"), telling(self.stages.progress):
             try:
-                self.runs = self.stages.run_passes(self.imported.model)
+                self.runs = self.stages.run_passes(self.imported.model, self.imported.task)
             except UnsupportedError as error:
                 if not self.stages.recipe.otherwise or self.stages.asked.backend:
                     raise
                 self.warnings.append(self._turn(error))
                 self.imported = replace(self.imported, model=self._original.clone())
-                self.runs = self.stages.run_passes(self.imported.model)
+                self.runs = self.stages.run_passes(self.imported.model, self.imported.task)
         with self.stages.timed("build"):
             self.built = [
                 self.stages.build_engine(self.imported, request, request.name, TARGET)

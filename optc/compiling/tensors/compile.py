@@ -28,8 +28,6 @@ from optc.system.options import AUTO, CompileOptions
 from optc.system.progress import Progress, no_progress
 from optc.system.sources.tensor_source import TensorSource
 
-#: The recipe where none is named.
-DEFAULT_RECIPE = "tensors-fp32"
 #: Options of a compile that models of named tensors have, too.
 _TAKEN = frozenset(
     {"recipe", "output", "backend", "target", "set", "gate", "calibration"}
@@ -144,7 +142,7 @@ def load_member(member: Member) -> Recipe:
 def load_tensor_recipe(
     asked: CompileOptions,
     tasks: Collection[str] = (TENSORS_NAME,),
-    hint: str = f"such as {DEFAULT_RECIPE} or encoder-int8",
+    hint: str = "optc recipes lists those for the model's task, such as tensors-fp32",
 ) -> Recipe:
     """The recipe that is asked for, of a model that is no decoder of text.
 

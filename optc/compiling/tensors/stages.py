@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import EngineEntry, Manifest, TokenizerEntry
+from optc.artifact.tasks.task import Task
 from optc.artifact.writer import ArtifactWriter
 from optc.backend import SharedWeights, TensorsBuilder
 from optc.compiling.building.built_engine import BuiltEngine
@@ -52,12 +53,14 @@ class Stages:
         yield
         self.seconds[name] = time.perf_counter() - started
 
-    def run_passes(self, model: ir.Model, part: str = "") -> list[PassRecord]:
-        """Run the recipe's passes; graphs are dumped if they are asked for, those of a ``part`` in
-        a folder of its own."""
+    def run_passes(self, model: ir.Model, task: Task, part: str = "") -> list[PassRecord]:
+        """Run the recipe's passes, which know the bounds of gates of the ``task``; graphs are
+        dumped if they are asked for, those of a ``part`` in a folder of its own."""
         folder = self.asked.dump_dir
         dumps = [] if folder is None else [dump_to(Path(folder) / part)]
-        return list(self.recipe.pipeline.run(model, dumps))
+        gates = self.recipe.gates.items()
+        bounds = {name: bound for name, bound in gates if bound is not None and name in task.gates}
+        return list(self.recipe.pipeline.run(model, dumps, bounds=bounds))
 
     def build_engine(
         self, part: ImportedTensors, request: EngineTarget, name: str, role: str

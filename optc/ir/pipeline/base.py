@@ -84,11 +84,14 @@ class PassContext:
         later: The passes that run behind it, in order.
         dry: Rewrite the model as far as its graph and the sizes of its weights go, without a text
             and without running it: for ``optc plan``, and for prices of recipes.
+        bounds: What engines of the model will be judged by, by gate: a pass that can lose less at a
+            price takes what it needs.
     """
 
     earlier: tuple[Pass, ...] = ()
     later: tuple[Pass, ...] = ()
     dry: bool = False
+    bounds: Mapping[str, float] = field(default_factory=dict)
 
 
 #: A pass that nothing comes before or behind.

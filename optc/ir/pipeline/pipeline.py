@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -99,6 +99,7 @@ class Pipeline:
         *,
         dry: bool = False,
         first: int | None = None,
+        bounds: Mapping[str, float] | None = None,
     ) -> list[PassRecord]:
         """Run every pass on ``model`` in place.
 
@@ -107,6 +108,7 @@ class Pipeline:
             on_pass: Instruments, called after each pass.
             dry: Rewrite the graph only, and read no text (`PassContext.dry`).
             first: Run so many passes only; they know the others as later ones all the same.
+            bounds: What engines will be judged by (`PassContext.bounds`).
 
         Raises:
             InputError: The order is not possible from the form of ``model`` on, or a pass's
@@ -118,7 +120,7 @@ class Pipeline:
         records: list[PassRecord] = []
         pipeline = self
         for index in range(len(self.passes) if first is None else first):
-            record = pipeline._run_one(index, model, dry)
+            record = pipeline._run_one(index, model, dry, bounds or {})
             pipeline = pipeline.settled([record])
             for instrument in on_pass:
                 instrument(record, model)
@@ -146,12 +148,14 @@ class Pipeline:
         passes = enumerate(self.passes)
         return [one.costs(dense, self.context_of(index)) for index, one in passes]
 
-    def _run_one(self, index: int, model: ir.Model, dry: bool) -> PassRecord:
+    def _run_one(
+        self, index: int, model: ir.Model, dry: bool, bounds: Mapping[str, float]
+    ) -> PassRecord:
         start, one = time.perf_counter(), self.passes[index]
         if one.takes:
             form_type(model).of(model)
         one.requires(model)
-        report = one.run(model, replace(self.context_of(index), dry=dry))
+        report = one.run(model, replace(self.context_of(index), dry=dry, bounds=bounds))
         idle = not report.count and one.name not in self.optional
         if idle and (one.required or one.name in self.required):
             raise _fired_never(one, report)
