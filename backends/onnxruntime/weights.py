@@ -25,6 +25,7 @@ def store_weights(model: ir.Model, path: Path) -> int:
         Bytes of the file.
     """
     values = [v for v in model.graph.initializers.values() if _is_stored(v)]
+    _take_in(model, set(values))
     offsets, size = _offsets(values)
     by_columns = [value for value in values if _is_by_columns(value)]
     with path.open("wb") as file:
@@ -46,6 +47,15 @@ def store_weights(model: ir.Model, path: Path) -> int:
             base_dir=path.parent,
         )
     return size
+
+
+def _take_in(model: ir.Model, stored: set[ir.Value]) -> None:
+    """Read what stays in the model and lies beside the file that it came from, which is elsewhere:
+    small tensors, and those of subgraphs."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if value not in stored and isinstance(value.const_value, ir.ExternalTensor):
+                value.const_value = ir.tensor(value.const_value.numpy().copy(), name=value.name)
 
 
 def _is_stored(value: ir.Value) -> bool:

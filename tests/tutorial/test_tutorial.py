@@ -42,7 +42,7 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
 
 
 def test_each_page_leads_to_the_next() -> None:
-    assert len(PAGES) == 6
+    assert len(PAGES) == 7
     for page, following in pairwise(PAGES):
         assert f"]({following.name})" in page.read_text(encoding="utf-8")
 

@@ -77,16 +77,24 @@ def _tensors(task: Task, path: Path, a: Any, b: Any, inputs: Sequence[Path]) -> 
     from optc.proof.gates.tensors.measure import measure_tensors
     from optc.proof.gates.tensors.padding import unpadded
 
-    kept = [[(one.name, one.dtype) for one in loaded.inputs] for loaded in (a, b)]
-    if kept[0] != kept[1]:
-        raise InputError(
-            f"A takes {_shown(kept[0])}, B {_shown(kept[1])}",
-            where="--outputs",
-            hint="compare artifacts of one model",
-        )
+    for what in ("inputs", "outputs"):
+        both = [[(one.name, one.dtype) for one in getattr(loaded, what)] for loaded in (a, b)]
+        if [kind for _, kind in both[0]] != [kind for _, kind in both[1]]:
+            raise InputError(
+                f"{what} of A are {_shown(both[0])}, of B {_shown(both[1])}",
+                where="--outputs",
+                hint="compare artifacts of one model",
+            )
     samples = _samples(task, path, a, inputs)
-    mask = "attention_mask" if any(name == "attention_mask" for name, _ in kept[0]) else ""
-    ours, theirs = (unpadded(one.run, mask) for one in (a, b))
+    mask = next((one.name for one in a.inputs if one.name == "attention_mask"), "")
+
+    def by_position(sample: Mapping[str, Array]) -> Mapping[str, Array]:
+        """B's outputs under A's names: sources of other kinds name tensors otherwise."""
+        given = {b.inputs[i].name: sample[one.name] for i, one in enumerate(a.inputs)}
+        found = b.run(given)
+        return {one.name: found[b.outputs[i].name] for i, one in enumerate(a.outputs)}
+
+    ours, theirs = (unpadded(run, mask) for run in (a.run, by_position))
     known = registry.tasks().get(task.name, task)
     gates = measure_tensors(theirs, ours, ours, samples, {}, "", known)
     return {gate.name: gate.value for gate in gates if gate.value is not None}

@@ -71,3 +71,36 @@ def test_the_command_prints_the_ladder(
     assert "ladder for speed, sqnr_db=25" in printed
     assert "times float32" in printed
     assert (out / "manifest.json").is_file()
+
+
+def test_weights_beside_a_file_are_found_by_every_recipe(tmp_path: Path) -> None:
+    """Large and small ones: exporters put all of them into one file."""
+    ends = [
+        helper.make_tensor_value_info("x", 1, ["batch", 8, 8, 8]),
+        helper.make_tensor_value_info("y", 1, ["batch", 8, 4, 4]),
+    ]
+    weights = {"a": f32(8, 8, 3, 3), "ab": f32(8), "b": f32(8, 8, 3, 3, seed=1)}
+    nodes = [
+        helper.make_node("Conv", ["x", "a", "ab"], ["c"]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Conv", ["r", "b"], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "convolutions", ends[:1], ends[1:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    onnx.save(
+        model,
+        folder / "m.onnx",
+        save_as_external_data=True,
+        location="m.onnx.data",
+        size_threshold=0,
+    )
+    artifact = optc.compile(folder / "m.onnx", "auto", tmp_path / "a", gate=["sqnr_db=20"])
+    tried = {r["recipe"]: r["outcome"] for r in artifact.report()["ladder"]["rungs"]}
+    assert {tried[name] for name in ("tensors-fp32", "vision-int8")} <= {"chosen", "held"}
+    for path in folder.iterdir():
+        path.unlink()
+    with optc.load_tensors(artifact.path) as engine:
+        assert engine(x=f32(3, 8, 8, 8))["y"].shape == (3, 8, 4, 4)
