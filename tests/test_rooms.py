@@ -55,7 +55,7 @@ BUDGET = {
     "optc/compiling/resolving": 2_050,
     "optc/compiling/speech": 300,
     "optc/compiling/stages": 500,
-    "optc/compiling/tensors": 1_200,
+    "optc/compiling/tensors": 1_350,
     "optc/compiling/text_to_text": 250,
     "optc/compiling/training": 2_200,
     "optc/compiling/vocabulary": 500,

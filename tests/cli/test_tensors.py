@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
 
+from optc.system.hardware.machine import this_machine
 from tests.cli.conftest import Optc
 from tests.importer.tensors.test_onnx_source import WEIGHT, proto
 from tests.support.ir_text import f32
@@ -112,3 +114,33 @@ def test_a_plan_says_what_a_compile_would_do(file: Path, tmp_path: Path, optc: O
     ):
         refused = optc("plan", file, *words)
         assert (refused.code, message in refused.err) == (2, True), refused.err
+
+
+def test_open_gates_are_measured_later(
+    file: Path, tmp_path: Path, optc: Optc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an engine that was compiled where it does not run."""
+    place = "optc.compiling.tensors.judge.this_machine"
+    elsewhere = SimpleNamespace(misfit=lambda target: "another processor")
+    monkeypatch.setattr(place, lambda: elsewhere)
+    made = optc("compile", file, "-o", tmp_path / "a", "--dim", "batch=1..8", "--allow-unmeasured")
+    assert made.code == 0, made.err
+    monkeypatch.setattr(place, this_machine)
+    onnx.save(proto(["batch", 4]), tmp_path / "same.onnx")
+    call = ("verify", tmp_path / "a", "--gates", "--reference")
+    found = optc(*call, tmp_path / "same.onnx", "--json")
+    assert found.code == 0, found.err
+    gates = {one["name"]: one for one in found.json["gates"]}
+    assert gates["output_error"]["passed"] is True
+    assert "random inputs" in found.json["warnings"][0]
+    report = optc("inspect", tmp_path / "a", "--json").json["report"]
+    assert {one["passed"] for one in report["gates"] if one["name"] == "output_error"} == {True}
+    assert report["verified"][0]["engines"] == ["target"]
+    other = proto(["batch", 4])
+    other.graph.initializer[0].CopyFrom(numpy_helper.from_array(WEIGHT * np.float32(2), "w"))
+    onnx.save(other, tmp_path / "other.onnx")
+    told = optc(*call, tmp_path / "other.onnx")
+    assert (told.code, "is not what" in told.err) == (2, True), told.err
+    assert optc("compile", file, "-o", tmp_path / "b").code == 0
+    told = optc("verify", tmp_path / "b", "--gates", "--reference", file)
+    assert (told.code, "no gate is without a verdict" in told.err) == (0, True)

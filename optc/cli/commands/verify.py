@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from optc.artifact.tasks.text_generation import TEXT_GENERATION
 from optc.cli.artifact_path import ARTIFACT
 from optc.cli.options import add_options
 from optc.cli.output import (
@@ -38,6 +40,13 @@ _PATH = click.Path(path_type=Path)
 @click.option("--gates", "gated", is_flag=True, help="Measure gates that have no verdict.")
 @click.option("--reference", type=_PATH, help="For --gates: the model that was compiled.")
 @click.option("--eval-text", type=_PATH, help="For --gates: .jsonl or plain text [shipped].")
+@click.option(
+    "--inputs",
+    multiple=True,
+    type=_PATH,
+    metavar="FILE|DIR",
+    help="For --gates of models that do not generate text, as of optc compile; repeated.",
+)
 @add_options(CompileOptions, "allow_remote_code")
 @json_option
 def command(
@@ -46,6 +55,7 @@ def command(
     gated: bool,
     reference: Path | None,
     eval_text: Path | None,
+    inputs: Sequence[Path],
     allow_remote_code: bool,
     as_json: bool,
 ) -> None:
@@ -84,7 +94,11 @@ def command(
     artifact_tokenizer(opened)  # whose files a load parses, and may refuse
     strangers = unlisted_files(artifact, manifest.files)
     warnings = [f"{name} is not in the manifest" for name in strangers]
-    found = None if model is None else _gates(opened, model, eval_text, allow_remote_code)
+    found = None
+    if model is not None and manifest.task.face != TEXT_GENERATION.face:
+        found = _tensor_gates(opened, model, inputs)
+    elif model is not None:
+        found = _gates(opened, model, eval_text, allow_remote_code)
     if found is not None:
         warnings += found.warnings
         if not as_json:
@@ -141,6 +155,15 @@ def _reference(given: Path | None) -> Path:
             hint="--reference MODEL",
         )
     return given
+
+
+def _tensor_gates(artifact: Artifact, reference: Path, inputs: Sequence[Path]) -> VerifiedGates:
+    from optc.system.needs import compile_packages
+
+    with compile_packages(), reserved_stdout(), progress_on_stderr() as progress:
+        from optc.compiling.tensors.verify import verify_tensor_gates
+
+        return verify_tensor_gates(artifact, reference, inputs, progress)
 
 
 def _gates(

@@ -122,7 +122,7 @@ def verify_gates(
         verdicts = [gates.judge(engine) for engine in engines]
     found = tuple(gate for verdict in verdicts for gate in verdict.gates)
     measured = [engine.name for engine in engines if not reasons[engine.name]]
-    return VerifiedGates(found, _keep(artifact, measured, found))
+    return VerifiedGates(found, keep_verdicts(artifact, measured, found))
 
 
 def without_verdict(manifest: Manifest) -> list[EngineEntry]:
@@ -140,7 +140,7 @@ def bounds_of(manifest: Manifest) -> dict[str, float | None]:
     return {gate.name: gate.bound for gate in manifest.gates if not gate.lowered}
 
 
-def _keep(
+def keep_verdicts(
     artifact: Artifact, engines: Sequence[str], found: Sequence[GateResult]
 ) -> tuple[str, ...]:
     """Put what was measured of ``engines`` into the report; a warning where that cannot be."""

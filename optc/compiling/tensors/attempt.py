@@ -20,8 +20,8 @@ from optc.compiling.resolving.engines import parse_engines
 from optc.compiling.tensors.assemble import Identity
 from optc.compiling.tensors.calibration import split_samples
 from optc.compiling.tensors.judge import judge_tensors
-from optc.compiling.tensors.samples import Tensors, random_samples, read_samples
-from optc.compiling.tensors.sentences import sentence_samples
+from optc.compiling.tensors.samples import Tensors, read_samples
+from optc.compiling.tensors.sentences import samples_for
 from optc.compiling.tensors.stages import Stages
 from optc.errors import UnsupportedError
 from optc.ir.pipeline.phase import Effect
@@ -122,15 +122,8 @@ class TensorsAttempt:
     def _judged_by(self) -> Sequence[Tensors]:
         """The samples that judge; those that calibrate are given to the model."""
         found = self.imported
-        samples = read_samples(self.given, found.interface, found.images) or found.samples
-        if not samples and found.tokenizer:
-            samples = sentence_samples(found.tokenizer, found.interface, found.task)
-        if not samples:
-            samples = random_samples(found.interface)
-            self.warnings.append(
-                "the model is judged by random inputs: --inputs FILE.npz gives some such as it "
-                "will get"
-            )
+        samples, told = samples_for(found, self.given)
+        self.warnings += told
         calibration = self.stages.asked.calibration
         given = [] if calibration is None else [calibration]
         split = split_samples(

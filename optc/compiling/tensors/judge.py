@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc import registry
+from optc.artifact.manifest import EngineEntry
 from optc.artifact.writer import ArtifactWriter
 from optc.backend import TensorsBuilder
 from optc.compiling.building.built_engine import BuiltEngine
@@ -59,30 +60,9 @@ def judge_tensors(
     """
     if asked.no_gates:
         return not_judged(recipe.gates, engines)
-    threads = usable_threads()
+    entries = [(built.entry, writer.folder / built.entry.folder) for built in engines]
     with writer.scratch() as folder:
-        baseline = _baseline(original, imported, folder, threads)
-        _check_samples(baseline, samples[:_CHECKED])
-        outputs = KeptOutputs(imported.reference or baseline.run)
-        reference = unpadded(outputs, imported.padding)
-        verdicts: list[GateResult] = []
-        for built in engines:
-            reason = this_machine().misfit(built.request.target)
-            if reason:
-                verdicts += _unmeasured(recipe.gates, reason, built.entry.name)
-                continue
-            engine = open_folder(writer.folder / built.entry.folder, built.entry, threads)
-            verdicts += measure_tensors(
-                unpadded(engine.run, imported.padding),
-                reference,
-                unpadded(baseline.run, imported.padding),
-                samples,
-                recipe.gates,
-                built.entry.name,
-                imported.task,
-            )
-            engine.close()
-        baseline.close()
+        verdicts = measure_engines(recipe.gates, imported, original, samples, entries, folder)
     strict = not (asked.allow_unmeasured or asked.keep_failed)
     failed = [one for one in verdicts if one.passed is False or (strict and is_open(one))]
     shown = tuple(one for one in verdicts if one.value is not None or one.bound is not None)
@@ -91,6 +71,52 @@ def judge_tensors(
         "reference": "source" if imported.reference else "float32 graph in ONNX Runtime",
     }
     return Judgement(shown, measured=True, failed=tuple(failed), facts=facts)
+
+
+def measure_engines(
+    bounds: Mapping[str, float | None],
+    imported: ImportedTensors,
+    original: ir.Model,
+    samples: Sequence[Tensors],
+    engines: Sequence[tuple[EngineEntry, Path]],
+    scratch: Path,
+) -> list[GateResult]:
+    """Verdicts on every engine; those that do not run here have none.
+
+    Args:
+        bounds: By gate.
+        imported: With the source's own outputs, if it can give them.
+        original: The graph as imported, for the baseline; it is built, and so changed.
+        samples: Inputs.
+        engines: Each with its folder.
+        scratch: An empty folder for the baseline.
+
+    Raises:
+        InputError: The model itself does not take a sample.
+    """
+    threads = usable_threads()
+    baseline = _baseline(original, imported, scratch, threads)
+    _check_samples(baseline, samples[:_CHECKED])
+    reference = unpadded(KeptOutputs(imported.reference or baseline.run), imported.padding)
+    verdicts: list[GateResult] = []
+    for entry, folder in engines:
+        reason = this_machine().misfit(entry.target)
+        if reason:
+            verdicts += _unmeasured(bounds, reason, entry.name)
+            continue
+        engine = open_folder(folder, entry, threads)
+        verdicts += measure_tensors(
+            unpadded(engine.run, imported.padding),
+            reference,
+            unpadded(baseline.run, imported.padding),
+            samples,
+            bounds,
+            entry.name,
+            imported.task,
+        )
+        engine.close()
+    baseline.close()
+    return verdicts
 
 
 def _check_samples(baseline: TensorsExecutable, samples: Sequence[Tensors]) -> None:

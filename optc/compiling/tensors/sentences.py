@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 import tokenizers
@@ -12,9 +13,13 @@ import tokenizers
 from optc.artifact.tasks.reranking import RERANKING
 from optc.artifact.tasks.task import Task
 from optc.artifact.tasks.tensors import TENSORS
+from optc.compiling.tensors.samples import random_samples, read_samples
 from optc.proof.reference.text import default_documents
 from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.runtime.tensors.texts import Text, text_inputs
+
+if TYPE_CHECKING:
+    from optc.importer.tensors.imported import ImportedTensors
 
 Array = npt.NDArray[Any]
 #: Sentences in all, and of a call.
@@ -56,3 +61,23 @@ def text_samples(
         paired = task.name == RERANKING.name
         batches.append([(query, one) for one in others] if paired else [query, *others])
     return tuple(text_inputs(reader, batch, interface) for batch in batches if batch)
+
+
+def samples_for(
+    imported: ImportedTensors, given: Sequence[Path | Mapping[str, Array]]
+) -> tuple[Sequence[Mapping[str, Array]], Sequence[str]]:
+    """Inputs to judge a model by, and what the user should know of them: the user's, the source's
+    own, sentences, or random ones.
+
+    Raises:
+        InputError: A file of the user is none.
+    """
+    samples = read_samples(given, imported.interface, imported.images) or imported.samples
+    if not samples and imported.tokenizer:
+        samples = sentence_samples(imported.tokenizer, imported.interface, imported.task)
+    if samples:
+        return samples, ()
+    warning = (
+        "the model is judged by random inputs: --inputs FILE.npz gives some such as it will get"
+    )
+    return random_samples(imported.interface), (warning,)

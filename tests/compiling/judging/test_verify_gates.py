@@ -79,7 +79,7 @@ def artifact(tmp_path: Path) -> Artifact:
 
 
 def test_new_values_replace_those_of_the_measured_engines(artifact: Artifact) -> None:
-    assert verify_gates._keep(artifact, ["a"], [GOOD, BAD, ABSENT]) == ()
+    assert verify_gates.keep_verdicts(artifact, ["a"], [GOOD, BAD, ABSENT]) == ()
     report = artifact.report()
     assert report["seconds"] == 1.5
     kept = [(g["engine"], g["name"], g["measured_on"], g["value"]) for g in report["gates"]]
@@ -92,7 +92,7 @@ def test_new_values_replace_those_of_the_measured_engines(artifact: Artifact) ->
     (fact,) = report["verified"]
     assert fact["engines"] == ["a"]
     assert fact["machine"]["threads"] >= 1
-    assert verify_gates._keep(artifact, ["b"], [dataclasses.replace(GOOD, engine="b")]) == ()
+    assert verify_gates.keep_verdicts(artifact, ["b"], [dataclasses.replace(GOOD, engine="b")]) == ()
     assert [entry["engines"] for entry in artifact.report()["verified"]] == [["a"], ["b"]]
     assert sorted(path.name for path in artifact.path.glob("*.json")) == [
         "manifest.json",
@@ -110,7 +110,7 @@ def test_a_report_that_cannot_be_written_is_a_warning(
 
     before = artifact.report()
     monkeypatch.setattr(os, "replace", full)
-    (warning,) = verify_gates._keep(artifact, ["a"], [GOOD])
+    (warning,) = verify_gates.keep_verdicts(artifact, ["a"], [GOOD])
     assert warning.endswith(
         "report.json could not be written, so the verdicts are not kept: No space left on device"
     )
