@@ -36,7 +36,7 @@ BUDGET = {
     "optc/cli": 1_850,
     "optc/cli/batch": 900,
     "optc/cli/chat": 450,
-    "optc/cli/commands": 4_550,
+    "optc/cli/commands": 4_600,
     "optc/cli/files": 150,
     "optc/cli/generating": 450,
     "optc/cli/inputs": 950,
