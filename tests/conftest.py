@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import optc
-from tests.support.covering import mark_the_rest
-from tests.support.rounded import rounded
+from tests.support.cost.covering import mark_the_rest
+from tests.support.cost.rounded import rounded
 from tests.support.shared import made_once, shared_folder
 
 MODELS = Path(__file__).parents[1] / "examples/models"

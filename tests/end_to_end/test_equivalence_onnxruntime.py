@@ -32,7 +32,7 @@ from tests.end_to_end.test_equivalence import (
     requests,
     run,
 )
-from tests.support.rounded import rounded
+from tests.support.cost.rounded import rounded
 from tests.support.shared import made_once
 
 #: What drafts linearly; Medusa heads, trees and engines on shared weights are TVM's.

@@ -68,7 +68,7 @@ def source_of_patches(model: ir.Model, report: PassReport) -> Source | None:
 
 @dataclass(frozen=True)
 class _Place:
-    """What a front makes of its convolutions' result.
+    """The rows that a front makes of its convolutions' result.
 
     Attributes:
         result: The rows of the first layer [batch, tokens, D].

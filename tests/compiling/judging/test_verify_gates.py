@@ -92,7 +92,9 @@ def test_new_values_replace_those_of_the_measured_engines(artifact: Artifact) ->
     (fact,) = report["verified"]
     assert fact["engines"] == ["a"]
     assert fact["machine"]["threads"] >= 1
-    assert verify_gates.keep_verdicts(artifact, ["b"], [dataclasses.replace(GOOD, engine="b")]) == ()
+    assert (
+        verify_gates.keep_verdicts(artifact, ["b"], [dataclasses.replace(GOOD, engine="b")]) == ()
+    )
     assert [entry["engines"] for entry in artifact.report()["verified"]] == [["a"], ["b"]]
     assert sorted(path.name for path in artifact.path.glob("*.json")) == [
         "manifest.json",

@@ -1,4 +1,4 @@
-"""A plugin of pytest that prints what tests cost: ``pytest -p tests.support.cpu_times``.
+"""A plugin of pytest that prints what tests cost: ``pytest -p tests.support.cost.cpu_times``.
 
 Seconds of CPU of the test's process and of the processes that it has waited for, fixtures that were
 made for it among them: on a busy machine they are what they are on a quiet one, which the time on

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from tests.support.covering import covering_rows, product_rows
+from tests.support.cost.covering import covering_rows, product_rows
 
 
 @pytest.mark.parametrize("sizes", [{"a": 2, "b": 4, "c": 3}, {"a": 1}, {"a": 5, "b": 5}])

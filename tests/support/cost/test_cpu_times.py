@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cpu_times import tables
+from tests.support.cost.cpu_times import tables
 
 ROOT = Path(__file__).parents[2]
 BUSY = """
@@ -39,7 +39,7 @@ def test_costs_are_added_up_by_folder_and_file() -> None:
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "worker"])
 def test_children_of_fixtures_are_counted(workers: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "test_busy.py").write_text(BUSY)
-    plugins = ["-p", "tests.support.cpu_times", "-p", "no:cacheprovider"]
+    plugins = ["-p", "tests.support.cost.cpu_times", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, *workers, "test_busy.py"],
         cwd=tmp_path,
