@@ -117,7 +117,8 @@ def main() -> None:
             except (FailedError, OptcError, OSError, ValueError) as error:
                 results[label] = {"reason": " ".join(str(error).split())[:200]}
                 continue
-            figures = {f"ms_{n}": [] for n in _CALLS} | quality(np.load(file), wanted)
+            figures: dict[str, Any] = {f"ms_{n}": [] for n in _CALLS}
+            figures |= quality(np.load(file), wanted)
             results[label] = figures
             rows[label] = (worker, figures)
             print(f"· {label}", file=sys.stderr)

@@ -133,12 +133,13 @@ class Chain:
             rows = np.ascontiguousarray(weight.reshape(len(weight), -1).T)
             label = str(node.inputs[1].name) if node.inputs[1] is not None else f"w{index}"
             matrix = Emitter(graph, label).constant("rows", rows)
-            shape = [batch, _rows(length, patch), len(weight)]
+            shape: list[int | str] = [batch, _rows(length, patch), len(weight)]
             value = emitter.op(f"c{index}", "MatMul", [value, matrix], shape)
             if bias is not None and node is not last:
                 added = emitter.constant(f"b{index}", bias)
                 value = emitter.op(f"s{index}", "Add", [value, added], shape)
-        places, shape = emitter.constant("places", table), [batch, TOKENS, table.shape[1]]
+        places = emitter.constant("places", table)
+        shape = [batch, TOKENS, int(table.shape[1])]
         at = emitter.op("place", "Gather", [places, self.positions], shape, axis=0)
         out = emitter.op("rows", "Add", [value, at], shape)
         graph.insert_before(graph[0], emitter.nodes)

@@ -20,10 +20,11 @@ from optc.ir.forms.packed import Patches
 from optc.ir.functions import is_op
 from optc.ir.graph import remove_unused
 from optc.ir.pipeline.base import PassReport
-from optc.passes.canonicalize.dataflow import dims, substitute
+from optc.passes.canonicalize.dataflow import dims, substitute, uses
 from optc.passes.canonicalize.encoders.convolutions import TOKENS, Chain, dims_of, unknown
 from optc.passes.canonicalize.encoders.source import Source
 from optc.passes.canonicalize.encoders.token_axis import name_tokens
+from optc.passes.canonicalize.fold_constants import FoldConstants
 from optc.passes.canonicalize.spelled.region import BATCH, ForeignError, region_of
 
 Array = npt.NDArray[Any]
@@ -48,6 +49,8 @@ def source_of_patches(model: ir.Model, report: PassReport) -> Source | None:
     fixed = all(isinstance(size, int) for size in shape[1:])
     if len(shape) not in (3, 4) or not isinstance(shape[0], str) or not fixed:
         return None
+    if any(not dims(node.outputs[0]) for node in uses(pixels) if is_op(node, "Conv")):
+        FoldConstants().run(model)  # infers shapes, which a graph need not state
     chain = Chain.of(model, pixels)
     place = _placed(graph, chain)
     substitute(place.result, chain.emit(model, place.table))

@@ -49,7 +49,9 @@ def find_pooling(
         else:
             continue
         mode, skip = found
-        attributes = {"mode": mode, **({"skip": skip} if skip else {})}
+        attributes: dict[str, int | float | str] = {"mode": mode}
+        if skip:
+            attributes["skip"] = skip
         new = make_node(model, "PoolRows", [rows, starts], attributes, name=f"{node.name}.pool")
         new.outputs[0].shape = value.shape
         insert(node, new)

@@ -25,7 +25,7 @@ def fold_outputs(source: Source) -> dict[str, int]:
         name = str(value.name)
         value.name, found[name] = f"{name}.heads", heads.count
         lead, emitter = [source.batch, source.tokens], Emitter(source.graph, f"{name}.rows")
-        shape = [*lead, heads.count, heads.size]
+        shape: list[int | str] = [*lead, heads.count, heads.size]
         turned = emitter.op("turned", "Transpose", [value], shape, perm=SWAP)
         joined = emitter.integers("shape", [0, 0, -1])
         inputs, shape = [turned, joined], [*lead, heads.count * heads.size]
