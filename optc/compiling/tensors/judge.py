@@ -58,11 +58,13 @@ def judge_tensors(
         writer: Of the artifact.
         asked: Whether gates are wanted, and may be left unmeasured.
     """
+    known = imported.task.gates  # a recipe has gates of several tasks
+    bounds = {name: bound for name, bound in recipe.gates.items() if name in known}
     if asked.no_gates:
-        return not_judged(recipe.gates, engines)
+        return not_judged(bounds, engines)
     entries = [(built.entry, writer.folder / built.entry.folder) for built in engines]
     with writer.scratch() as folder:
-        verdicts = measure_engines(recipe.gates, imported, original, samples, entries, folder)
+        verdicts = measure_engines(bounds, imported, original, samples, entries, folder)
     strict = not (asked.allow_unmeasured or asked.keep_failed)
     failed = [one for one in verdicts if one.passed is False or (strict and is_open(one))]
     shown = tuple(one for one in verdicts if one.value is not None or one.bound is not None)

@@ -104,3 +104,11 @@ def test_weights_beside_a_file_are_found_by_every_recipe(tmp_path: Path) -> None
         path.unlink()
     with optc.load_tensors(artifact.path) as engine:
         assert engine(x=f32(3, 8, 8, 8))["y"].shape == (3, 8, 4, 4)
+
+
+def test_gates_of_other_tasks_are_no_gates_of_the_model(file: Path, tmp_path: Path) -> None:
+    """A recipe has gates of several tasks; a manifest only those of its own."""
+    artifact = optc.compile(file, "products-int8", tmp_path / "a", no_gates=True)
+    names = {gate.name for gate in artifact.manifest.gates}
+    assert names
+    assert names <= set(artifact.manifest.task.gates)
