@@ -63,10 +63,19 @@ def _session(model: ir.Model) -> Any:
     providers = ["CPUExecutionProvider"]
     weights = (value.const_value for value in model.graph.initializers.values())
     if sum(one.nbytes for one in weights if one is not None) <= _MESSAGE:
-        ir.external_data.load_to_model(model)  # what lies beside a file that nobody finds from here
+        _take_in(model)
         data = ir.to_proto(model).SerializeToString()
         return onnxruntime.InferenceSession(data, options, providers)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         ir.save(model, file, external_data="weights")
         return onnxruntime.InferenceSession(str(file), options, providers)
+
+
+def _take_in(model: ir.Model) -> None:
+    """Read weights that lie beside a file, which nobody finds from here; those of the file's own
+    model stay as they are, and may be in use."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, ir.ExternalTensor):
+                value.const_value = ir.tensor(value.const_value.numpy().copy(), name=value.name)
