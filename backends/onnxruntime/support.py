@@ -34,10 +34,16 @@ _DECOMPOSED = {
 #: Operators whose bodies compute in float32, which engines for CUDA do not.
 _FLOAT32_ONLY = frozenset({"TopKRouter", *EXPERT_MATMULS, "CombineExperts", "BlockHadamard"})
 _ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
+_FUSED_NORM = "it computes no fused layer norms: leave fuse-layer-norm out"
 _UNSUPPORTED = {
     "AdapterMatMul": "slots have no room for LoRA adapters",
     "QuantizedAdapterMatMul": "slots have no room for LoRA adapters",
     "ResidualHeads": "slots have no room for Medusa heads",
+    "PagedCrossAttention": "slots have no room for the states of an encoder",
+    "LayerNormQuantize": _FUSED_NORM,
+    "AddLayerNorm": _FUSED_NORM,
+    "AddLayerNormQuantize": _FUSED_NORM,
+    "ActivationQuantize": _FUSED_NORM,
 }
 
 

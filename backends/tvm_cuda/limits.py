@@ -11,6 +11,7 @@ from optc.ir.quantizers import activation_bits, is_quantizer
 PEAKS = ("int8", "bf16", "fp32")
 #: KV types that only CPUs have kernels for.
 _CPU_POOLS = ("int4",)
+_LAYER_NORMS = ("LayerNormQuantize", "AddLayerNorm", "AddLayerNormQuantize", "ActivationQuantize")
 
 
 def pool_refusal(dtype: str) -> str:
@@ -28,4 +29,8 @@ def refusal(node: ir.Node) -> str:
     zeros = operand(node, "w_zero_point") if weighted else None
     if zeros is not None and zeros.dtype == ir.DataType.FLOAT:
         return "float zero points have no CUDA kernels: quantize-weights.given=symmetric"
+    if node.op_type == "PagedCrossAttention":
+        return "attention to an encoder has no CUDA kernels"
+    if node.op_type in _LAYER_NORMS:
+        return "fused layer norms have no CUDA kernels: leave fuse-layer-norm out"
     return pool_refusal(node.attributes.get_string("kv_dtype", ""))

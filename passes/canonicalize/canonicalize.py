@@ -13,6 +13,7 @@ from optc.ir.functions import DOMAIN, is_op
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dense_form import check_dense_form
+from optc.passes.canonicalize.encoded.find_cross_attention import FindCrossAttention
 from optc.passes.canonicalize.experts.find_experts import FindExperts
 from optc.passes.canonicalize.experts.find_router import FindRouter
 from optc.passes.canonicalize.find_attention import FindAttention
@@ -28,6 +29,7 @@ from optc.passes.canonicalize.tables_to_angles import TablesToAngles
 
 #: The steps in order; each is a pass of its own.
 STEPS: tuple[Pass, ...] = (
+    FindCrossAttention(),
     FoldConstants(),
     RemoveNoOps(),
     FoldWeights(),

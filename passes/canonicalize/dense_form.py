@@ -21,7 +21,7 @@ _TOKEN_WISE = frozenset(
 _LAST_AXIS = frozenset({"Split", "Slice", "Concat"})
 _OWN = frozenset(
     {
-        *("Attention", "HeadRMSNorm", "GatedActivation", "BlockHadamard"),
+        *("Attention", "CrossAttention", "HeadRMSNorm", "GatedActivation", "BlockHadamard"),
         *("TopKRouter", "ExpertMatMul", "CombineExperts", "PoolRows", "WindowRows"),
     }
 )

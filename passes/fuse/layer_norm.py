@@ -1,4 +1,4 @@
-"""`fuse-layer-norm`: layer norms of packed rows take the residual before and the rounding behind
+"""`fuse-layer-norm`: layer norms of rows take the residual before and the rounding behind
 them, and activations without a gate their rounding."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from optc.ir.forms.form import Form
 from optc.ir.forms.packed import PackedRows
+from optc.ir.forms.ragged import RaggedStep
 from optc.ir.functions import DOMAIN, AttributeValue, attributes_of, is_op, make_node
 from optc.ir.graph import is_constant
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
@@ -18,21 +19,21 @@ from optc.ir.pipeline.phase import Effect, Phase
 
 @dataclass(frozen=True)
 class FuseLayerNorm(Pass):
-    """LayerNormalization of the last axis, and ``Gelu``, in packed rows.
+    """LayerNormalization of the last axis, and ``Gelu``, over rows of encoders and decoders.
 
     Legal cases:
         1. an Add of two computed values whose sum a norm reads, and others may, joins the norm;
         2. one ``optc::QuantizeActivation`` of the norm's result, which others may read, too, does;
         3. ``Gelu`` whose result is only quantized becomes ``optc::ActivationQuantize``.
 
-    Decoders' engines on GPUs have no such kernels: their norms are other passes'.
+    Only engines of TVM for CPUs have such kernels.
     """
 
     name: ClassVar[str] = "fuse-layer-norm"
     phase: ClassVar[Phase] = Phase.FUSION
     effects: ClassVar[Effect] = Effect.KEEPS_PARAMETERS
     expected: ClassVar[bool] = True
-    takes: ClassVar[tuple[type[Form], ...]] = (PackedRows,)
+    takes: ClassVar[tuple[type[Form], ...]] = (PackedRows, RaggedStep)
 
     def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""

@@ -16,6 +16,7 @@ from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node, operand
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.kv_cache.cross_pools import page_cross, take_cross
 from optc.passes.kv_cache.layer_pools import (
     Kept,
     add_pools,
@@ -49,6 +50,9 @@ class KVCache(Pass):
     window with 0 (all tokens) first. A layer whose rows see a chunk is in the group of the window
     of that many tokens: no row sees further back, and what it does not see of them the attention
     masks. Logits are computed for ``logit_rows`` only.
+
+    The keys and values of an encoder's states, which ``optc::CrossAttention`` reads, become pools
+    of a last group, which steps do not write.
 
     Options:
         tree: The rows of a sequence may form a tree: the input ``tree_parent`` is added.
@@ -140,6 +144,7 @@ class KVCache(Pass):
         attentions = [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]
         kept = [self.kept_of(node, at) for at, node in enumerate(attentions)]
         windows = windows_of(kept)
+        cross = take_cross(model.graph, len(windows), self.dtype)
         collapse(model)
         step = _replace_inputs(model.graph, tree=self.tree)
         layers = [
@@ -156,9 +161,13 @@ class KVCache(Pass):
             _page(model, node, self, step, {at: (layers[at], pools[at]) for at in entries})
             report.add(_label(node))
         model.graph.outputs.extend(_results(model.graph, pools))
+        page_cross(model, cross, step, len(layers))
+        if cross.layers:
+            windows, layers = (*windows, 0), [*layers, *cross.layers]
+            report.add("attention to an encoder", len(cross.layers))
         gather_logit_rows(model.graph, step["logit_rows"])
         kv = KVPools.grouped_by_window(windows, tuple(layers))
-        RaggedStep(kv, self.tree, features=FEATURES in step).attach(model)
+        RaggedStep(kv, self.tree, features=FEATURES in step, encoded=cross.states).attach(model)
         remove_unused(model)
         report.facts = {"groups": kv.stated()["groups"], "layers": len(attentions)}
         report.facts |= {"dtype": self.dtype, "query_bits": self.query_bits, "tree": self.tree}

@@ -7,6 +7,9 @@ import onnx_ir as ir
 from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import is_constant
 
+#: Operators that read which sequence a row belongs to.
+_OF_SEQUENCES = ("PagedAttention", "PagedCrossAttention")
+
 
 def gather_logit_rows(graph: ir.Graph, rows: ir.Value) -> None:
     """Gather ``rows`` [R] of the hidden states as early as their use allows.
@@ -40,7 +43,7 @@ def _narrowed(graph: ir.Graph) -> set[ir.Node]:
     narrowed: set[ir.Node] = set()
     for node in reversed(graph):
         computed = any(v is not None and not is_constant(v) for v in node.inputs)
-        if not computed or is_op(node, "PagedAttention", domain=DOMAIN):
+        if not computed or is_op(node, *_OF_SEQUENCES, domain=DOMAIN):
             continue
         if all(_only_for(value, logits, narrowed) for value in node.outputs):
             narrowed.add(node)

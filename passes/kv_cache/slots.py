@@ -46,7 +46,7 @@ class KVSlots(Pass):
     gives: ClassVar[type[Form]] = StaticKV
 
     def requires(self, model: ir.Model) -> None:
-        """The step has no trees, adapters or heads.
+        """The step has no trees, adapters, heads or states of an encoder.
 
         Raises:
             UnsupportedError: It has; slots have no place for these.
@@ -55,6 +55,7 @@ class KVSlots(Pass):
         more = [TREE_PARENT] if step.tree else []
         more += ["adapters"] if step.adapters is not None else []
         more += [MEDUSA_LOGITS] if step.accept_rates else []
+        more += ["the states of an encoder"] if step.encoded else []
         if more:
             raise UnsupportedError(
                 f"slots have no place for {', '.join(more)}",

@@ -54,6 +54,7 @@ _OURS = frozenset(
             "PackedAttention",
             "PoolRows",
             "WindowRows",
+            "CrossAttention",
         ),
     }
 )

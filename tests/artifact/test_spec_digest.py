@@ -24,6 +24,7 @@ OTHERS: list[dict[str, Any]] = [
     {"layers": (LayerKV(0, 1, 8, 8, "float32"), LayerKV(1, 1, 8, 8, "int8"))},
     {"accept_rates": ((0.5,),)},
     {"kv_layout": "slots"},
+    {"encoded": 1500},
     {"adapters": ADAPTERS},
     {"adapters": replace(ADAPTERS, rank=8)},
 ]

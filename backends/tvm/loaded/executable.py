@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.backends.tvm.loaded.adapter_pools import AdapterPools
+from optc.backends.tvm.loaded.encoded import encoded_arguments
 from optc.backends.tvm.loaded.logits_memory import LogitsMemory
 from optc.backends.tvm.loaded.medusa import Heads
 from optc.backends.tvm.loaded.pools import KVPools
@@ -203,6 +204,20 @@ class TvmExecutable:
         source, target = self._pools.check_slots(group, src_slots, dst_slots)
         slots = (self._ffi.from_dlpack(source), self._ffi.from_dlpack(target))
         self._functions[f"copy_kv_{group}"](*slots, *self._pools.of_group(group))
+
+    def write_encoded(self, slots: Int32, states: Sequence[Float32]) -> None:
+        """Put keys and values of an encoder's states into the last group's pools
+        (`EncodedExecutable.write_encoded`).
+
+        Raises:
+            InputError: The engine attends to no encoder, no pools were allocated, a slot lies
+                outside of them, or a shape does not fit.
+        """
+        group = len(self.spec.groups) - 1
+        arrays = encoded_arguments(self.spec, slots, states)
+        self._pools.check_slots(group, slots, slots)
+        tensors = [self._ffi.from_dlpack(array) for array in arrays]
+        self._functions["write_encoded"](*tensors, *self._pools.of_group(group))
 
     def read_blocks(self, group: int, blocks: Int32) -> npt.NDArray[np.uint8]:
         """Contents [n, bytes] of blocks [n] in all layers of ``group``."""

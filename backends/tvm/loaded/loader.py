@@ -66,6 +66,8 @@ def load_engine(
         names.append("medusa")
     if spec.samples:
         names.append("sample")
+    if spec.encoded:
+        names.append("write_encoded")
     functions = {name: vm[name] for name in names}
     weight_names = [p.name for p in found.weights]
     if budget is not None:

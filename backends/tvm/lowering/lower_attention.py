@@ -14,15 +14,16 @@ from optc.ir.forms.ragged import TREE_PARENT
 from optc.ir.functions import operand
 from optc.runtime.executable.executable import LayerKV
 
-#: Names of the step's inputs that attention reads, beside the block size.
-_WHERE = ("query_starts", "kv_lengths", "block_tables")
+#: Names of the step's inputs that attention reads, in order.
+ATTENTION_INPUTS = ("query_starts", "kv_lengths", "block_tables", "block_size")
 #: Operands by query head, f32 [H], and the fields of the kernel's config that say they are there.
 _BY_HEAD = {"sinks": "sinks", "alibi_slopes": "slopes"}
 #: Names of those that take the place of ``tree_parent`` (`optc.backends.tvm.loaded.tree_paths`).
 TREE_INPUTS = ("tree_tiles", "tree_slots")
 
 
-def _attention_check(node: ir.Node) -> str:
+def attention_check(node: ir.Node) -> str:
+    """Empty if there are kernels for an attention's heads and pools, else the reason."""
     kv_heads = node.attributes.get_int("kv_num_heads", 0)
     heads = node.attributes.get_int("num_heads", 0)
     if kv_heads <= 0 or heads % kv_heads:
@@ -33,10 +34,11 @@ def _attention_check(node: ir.Node) -> str:
 def _rotary_check(node: ir.Node) -> str:
     block = node.attributes.get_int("hadamard", 0)
     problem = head_problem(block, node.attributes.get_int("key_dim", 0))
-    return problem or _attention_check(node)
+    return problem or attention_check(node)
 
 
-def _layer(lowering: Lowering, node: ir.Node) -> LayerKV:
+def layer_of(lowering: Lowering, node: ir.Node) -> LayerKV:
+    """The entry of the model's layers that an attention names; refuses what kernels do not read."""
     index = node.attributes.get_int("layer", -1)
     if not 0 <= index < len(lowering.kv_layers):
         raise Refused(f"layer {index} is none of the model's KV layers")
@@ -68,7 +70,8 @@ def pool_names(layer: int) -> tuple[str, str]:
     return f"k_pool.{layer}", f"v_pool.{layer}"
 
 
-def _step_input(name: str) -> Tensor:
+def step_input(name: str) -> Tensor:
+    """An integer input of the step."""
     return Tensor(name, "int32", ())
 
 
@@ -79,7 +82,7 @@ def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: LayerKV) -> Non
         kept.append((recent, _recent_pools(node)))
     pools = [Tensor(name, POOL_TYPES[one.dtype].element, ()) for one, two in kept for name in two]
     if TREE_PARENT in {value.name for value in node.inputs if value is not None}:
-        copies = [_step_input(name) for name in TREE_INPUTS]
+        copies = [step_input(name) for name in TREE_INPUTS]
         for one, names in kept:
             lowering.call("tree_kv", _place(lowering, one), copies, [], names)
     attributes = node.attributes
@@ -92,7 +95,7 @@ def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: LayerKV) -> Non
         "window": attributes.get_int("window", 0),
         "query_bits": attributes.get_int("query_bits", 0),
     }
-    inputs = [q, *pools, *(_step_input(name) for name in _WHERE), _step_input("block_size")]
+    inputs = [q, *pools, *(step_input(name) for name in ATTENTION_INPUTS)]
     if attributes.get_int("chunk", 0):
         config["chunk"] = attributes.get_int("chunk", 0)
     if recent is not None:
@@ -140,18 +143,18 @@ def _written(lowering: Lowering, node: ir.Node, entry: LayerKV) -> dict[str, Any
 
 def _paged_attention(lowering: Lowering, node: ir.Node) -> None:
     """q, k, v, k_pool, v_pool, … with K and V ready to be stored."""
-    entry = _layer(lowering, node)
+    entry = layer_of(lowering, node)
     q, k, v = (lowering.tensor(value) for value in node.inputs[:3])
     rows_of(q), rows_of(k), rows_of(v)
     names = (*_pools(node), *_recent_pools(node))
-    inputs = [k, v, _step_input("slot_mapping")]
+    inputs = [k, v, step_input("slot_mapping")]
     lowering.call("write_kv", _written(lowering, node, entry), inputs, [], names)
     _attend(lowering, node, q, entry)
 
 
 def _rotary_paged_attention(lowering: Lowering, node: ir.Node) -> None:
     """qkv, cos?, sin?, q_scale?, k_scale?, k_pool, v_pool, …."""
-    entry = _layer(lowering, node)
+    entry = layer_of(lowering, node)
     attributes = node.attributes
     heads = attributes.get_int("num_heads", 0)
     operands = [lowering.tensor(v) if v is not None else None for v in node.inputs[:5]]
@@ -169,7 +172,7 @@ def _rotary_paged_attention(lowering: Lowering, node: ir.Node) -> None:
     }
     if block := attributes.get_int("hadamard", 0):
         config["hadamard"] = block
-    inputs = [t for t in operands if t is not None] + [_step_input("slot_mapping")]
+    inputs = [t for t in operands if t is not None] + [step_input("slot_mapping")]
     shape = (rows_of(qkv), heads * entry.key_dim)
     names = (*_pools(node), *_recent_pools(node))
     (q,) = lowering.call("rotary_kv", config, inputs, [("float32", shape)], names)
@@ -194,7 +197,7 @@ def _rotary(lowering: Lowering, node: ir.Node) -> None:
 
 
 HANDLERS = {
-    ("optc", "PagedAttention"): Handler(_paged_attention, _attention_check),
+    ("optc", "PagedAttention"): Handler(_paged_attention, attention_check),
     ("optc", "RotaryPagedAttention"): Handler(_rotary_paged_attention, _rotary_check),
     ("optc", "RotaryEmbedding"): Handler(_rotary),
     ("", "RotaryEmbedding"): Handler(_rotary),

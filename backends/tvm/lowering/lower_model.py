@@ -15,6 +15,7 @@ from optc.backends.tvm.kv_layout import POOL_TYPES, TILE
 from optc.backends.tvm.lowering import (
     lower_adapters,
     lower_attention,
+    lower_cross,
     lower_elementwise,
     lower_experts,
     lower_matmul,
@@ -41,6 +42,7 @@ from optc.system.hardware.target import Target
 HANDLERS: dict[tuple[str, str], Handler] = {
     **lower_adapters.HANDLERS,
     **lower_attention.HANDLERS,
+    **lower_cross.HANDLERS,
     **lower_elementwise.HANDLERS,
     **lower_experts.HANDLERS,
     **lower_matmul.HANDLERS,
@@ -129,6 +131,9 @@ def lower_model(
     arguments = (*inputs, *packed, *pools, *banks)
     step = Function("step", arguments, tuple(calls), results[0], tuple(results[1:]))
     copies = (_copy_function(g, group, kv.layers) for g, group in enumerate(kv.groups))
+    if form.encoded:
+        every = tuple(pool_tensors(i, layer) for i, layer in enumerate(kv.layers))
+        functions.append(lower_cross.write_function(kv, every))
     bounds = {
         "T": options.max_rows,
         "B": options.max_rows if tree else options.max_sequences,
@@ -142,7 +147,7 @@ def lower_model(
     program = Program(called, bounds, target.name, target.features)
     spec = replace(_spec(kv, vocab, options), adapters=adapters, tree=tree, samples=samples)
     spec = replace(spec, accept_rates=rates, hidden_size=hidden_size, features=form.features)
-    spec = replace(spec, hidden_rows=form.hidden or "all")
+    spec = replace(spec, hidden_rows=form.hidden or "all", encoded=form.encoded)
     return Lowered(program, weights, spec, sparse)
 
 

@@ -13,7 +13,7 @@ from optc.artifact.writer import ArtifactWriter
 from optc.compiling.building.built_engine import TARGET, BuiltEngine
 from optc.compiling.diffusion.prompts import prompts_of
 from optc.compiling.judging.judge import Judgement
-from optc.compiling.parts.judging import Executables, judge_parts, source_of
+from optc.compiling.parts.judging import Executables, Measuring, judge_parts, source_of
 from optc.proof.gates.measure import GateResult
 from optc.proof.gates.pictures.measure import (
     STEPS,
@@ -23,6 +23,7 @@ from optc.proof.gates.pictures.measure import (
     measure_generator,
 )
 from optc.runtime.diffusion.generator import ImageGenerator
+from optc.runtime.tensors.engine import open_folder
 from optc.system.options import CompileOptions
 
 if TYPE_CHECKING:
@@ -64,7 +65,16 @@ def judge_diffusion(
 
     count = prompts if isinstance(prompts, int) else len(prompts)
     facts = {"samples": count, "steps": STEPS}
-    return judge_parts(recipe, writer, asked, imported.parts, originals, engines, measure, facts)
+    return judge_parts(
+        recipe,
+        writer,
+        asked,
+        imported.parts,
+        originals,
+        engines,
+        Measuring(open_folder, measure),
+        facts,
+    )
 
 
 def _expected(imported: ImportedDiffusion, prompts: Sequence[str] | int) -> Expected:

@@ -15,11 +15,12 @@ from optc.artifact.store.local import store_root
 from optc.artifact.tasks.task import Task
 from optc.artifact.writer import ArtifactWriter
 from optc.backend import TensorsBuilder
-from optc.compiling.building.built_engine import BuiltEngine, engine_of
+from optc.compiling.building.built_engine import TARGET, BuiltEngine, engine_of
 from optc.compiling.judging.judge import Judgement
 from optc.compiling.ladder.measured.climb import MeasuredClimber
 from optc.compiling.ladder.measured.options import check_gates, resolve_measured
 from optc.compiling.ladder.members import Member
+from optc.compiling.parts.step import StepPart, build_steps, lower_steps, with_interfaces
 from optc.compiling.recipes.recipe import Recipe
 from optc.compiling.resolving.engines import EngineTarget, parse_engines
 from optc.compiling.resolving.memory import PeakMemory
@@ -59,6 +60,7 @@ class Parts:
         warnings: What the user should know.
         calibrate: Gives the graphs samples, for passes that learn from some; None where there are
             none.
+        step: The engine of the role ``target`` as a decoder of steps, if it can be one.
     """
 
     task: Task
@@ -69,6 +71,7 @@ class Parts:
     write: Callable[[ArtifactWriter], TokenizerEntry | None]
     warnings: tuple[str, ...] = ()
     calibrate: Callable[[], None] | None = None
+    step: StepPart | None = None
 
 
 def compile_parts(
@@ -162,6 +165,7 @@ class PartsAttempt:
     built: Sequence[BuiltEngine] = ()
     _originals: dict[str, ir.Model] = field(default_factory=dict)
     _judgement: Judgement | None = None
+    _warnings: list[str] = field(default_factory=list)
 
     @property
     def writer(self) -> ArtifactWriter:
@@ -183,14 +187,21 @@ class PartsAttempt:
                 parts.calibrate()
         graphs = {role: replace(one, model=one.model.clone()) for role, one in parts.graphs.items()}
         with self.stages.timed("passes"), telling(self.stages.progress):
+            steps = lower_steps(self.stages, parts.step, self._warnings)
             self.runs = [
                 run
                 for role, one in graphs.items()
-                for run in self.stages.run_passes(one.model, parts.task, role)
+                for run in (
+                    steps.runs
+                    if steps and role == TARGET
+                    else self.stages.run_passes(one.model, parts.task, role)
+                )
             ]
         with self.stages.timed("build"):
             self.built = [
-                self.stages.build_engine(one, request, engine_of(role, request), role)
+                build_steps(self.stages, steps, request)
+                if steps and role == TARGET
+                else self.stages.build_engine(one, request, engine_of(role, request), role)
                 for request in self.stages.engines
                 for role, one in graphs.items()
             ]
@@ -210,6 +221,8 @@ class PartsAttempt:
             raise RuntimeError("nothing is judged yet")
         parts = self.parts
         tokenizer = parts.write(self.writer)
-        identity = Identity(parts.name, parts.digest, parts.task, parts.task.name)
-        made = (self.runs, self.built, self._judgement, parts.warnings)
+        task = with_interfaces(parts.task, [one.entry for one in self.built])
+        identity = Identity(parts.name, parts.digest, task, task.name)
+        warnings = (*parts.warnings, *self._warnings)
+        made = (self.runs, self.built, self._judgement, warnings)
         return self.stages.commit(identity, tokenizer, *made, **more)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from optc import registry
+from optc.artifact.manifest import EngineEntry
 from optc.artifact.writer import ArtifactWriter
 from optc.backend import TensorsBuilder
 from optc.compiling.building.built_engine import TARGET, BuiltEngine
@@ -15,7 +17,6 @@ from optc.compiling.judging.judge import Judgement, not_judged
 from optc.errors import UnsupportedError
 from optc.proof.gates.measure import GateResult, is_open
 from optc.runtime.executable.tensors import TensorsExecutable
-from optc.runtime.tensors.engine import open_folder
 from optc.system.hardware.machine import this_machine
 from optc.system.hardware.target import parse_target, usable_threads
 from optc.system.options import CompileOptions
@@ -28,8 +29,30 @@ if TYPE_CHECKING:
 
 #: Executables by the role of their engines.
 Executables = Mapping[str, TensorsExecutable]
-#: Verdicts on one set of engines: they, the baseline's, and the name of the target.
-Measure = Callable[[Executables, Executables, str], Iterable[GateResult]]
+
+
+class Closable(Protocol):
+    """An opened engine."""
+
+    def close(self) -> None:
+        """Free it."""
+        ...
+
+
+E = TypeVar("E", bound=Closable)
+
+
+@dataclass(frozen=True)
+class Measuring(Generic[E]):
+    """Measures one set of engines.
+
+    Attributes:
+        opens: Loads the engine whose files lie in a folder, with so many threads.
+        measure: Verdicts on a set by role, beside the baseline's; the name is the target's.
+    """
+
+    opens: Callable[[Path, EngineEntry, int], E]
+    measure: Callable[[Mapping[str, E], Executables, str], Iterable[GateResult]]
 
 
 class SourceExecutable:
@@ -50,7 +73,7 @@ class SourceExecutable:
         """Nothing is held."""
 
 
-def source_of(graphs: Mapping[str, ImportedTensors]) -> dict[str, TensorsExecutable]:
+def source_of(graphs: Mapping[str, ImportedTensors]) -> Executables:
     """The source's parts as executables, by role."""
     return {role: SourceExecutable(part) for role, part in graphs.items()}
 
@@ -62,7 +85,7 @@ def judge_parts(
     graphs: Mapping[str, ImportedTensors],
     originals: Mapping[str, ir.Model],
     engines: Sequence[BuiltEngine],
-    measure: Measure,
+    measuring: Measuring[E],
     facts: Mapping[str, Any],
 ) -> Judgement:
     """Measure the recipe's gates through every set of engines that runs here.
@@ -75,7 +98,7 @@ def judge_parts(
         originals: The graphs as they were imported, by role, for the baseline; they are built, and
             so changed.
         engines: Built ones of all parts and targets.
-        measure: Gives the verdicts on one set.
+        measuring: Gives the verdicts on one set.
         facts: For the report, beside what is known here.
     """
     targets = [built for built in engines if built.entry.role == TARGET]
@@ -96,11 +119,11 @@ def judge_parts(
             with ExitStack() as own:
                 found = {
                     entry.role: _closing(
-                        own, open_folder(writer.folder / entry.folder, entry, threads)
+                        own, measuring.opens(writer.folder / entry.folder, entry, threads)
                     )
                     for entry in beside
                 }
-                verdicts += measure(found, baseline, built.entry.name)
+                verdicts += measuring.measure(found, baseline, built.entry.name)
     strict = not (asked.allow_unmeasured or asked.keep_failed)
     failed = [one for one in verdicts if one.passed is False or (strict and is_open(one))]
     shown = tuple(one for one in verdicts if one.value is not None or one.bound is not None)
@@ -108,7 +131,7 @@ def judge_parts(
     return Judgement(shown, measured=True, failed=tuple(failed), facts=told)
 
 
-def _closing(stack: ExitStack, engine: TensorsExecutable) -> TensorsExecutable:
+def _closing(stack: ExitStack, engine: E) -> E:
     stack.callback(engine.close)
     return engine
 

@@ -14,6 +14,8 @@ gates:                         # null: measured and reported, not judged
 for_engines:                   # with engines of a backend or kind of target: other options
   onnxruntime: {quantize-weights.symmetric: true}
 otherwise: products-int8       # named tensors: the recipe for other backends and other models
+decoder:                       # encoder-decoders: how steps of the decoder are compiled
+  pipeline: [canonicalize, kv-cache]
 ```
 """
 
@@ -31,13 +33,14 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 from optc import registry
 from optc.artifact.jsonio import canonical_json
 from optc.artifact.tasks.text_generation import TEXT_GENERATION
+from optc.compiling.recipes.decoder import DecoderKeys, DecoderRecipe, pipeline_json, with_changes
 from optc.errors import InputError
 from optc.ir.forms.batched import BatchedTensors
 from optc.ir.forms.decoder import Exported
 from optc.ir.pipeline import registry as pass_registry
 from optc.ir.pipeline.entries import check_pass, read_pipeline, with_options
 from optc.ir.pipeline.option_values import shortened
-from optc.ir.pipeline.pipeline import MARKS, Pipeline
+from optc.ir.pipeline.pipeline import Pipeline
 from optc.system.options.user_text import read_user_text
 from optc.system.suggest import near
 
@@ -62,6 +65,7 @@ class _File(BaseModel):
     gates: dict[str, FiniteFloat | None] = {}
     for_engines: dict[str, dict[str, Any]] = {}
     otherwise: str = ""
+    decoder: DecoderKeys | None = None
 
 
 #: The keys of a recipe's file.
@@ -83,6 +87,8 @@ class Recipe:
             empty once they are applied (`for_kinds`).
         otherwise: Name of the recipe of named tensors for what this one does not take: models that
             its passes do not recognize, and engines of other backends. Empty: there is none.
+        decoder: Of encoder-decoders: how the decoder is compiled to steps; where that cannot be, it
+            is compiled as the encoder is. None: it always is.
     """
 
     name: str
@@ -93,6 +99,7 @@ class Recipe:
     for_engines: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     task: str = _TEXT
     otherwise: str = ""
+    decoder: DecoderRecipe | None = None
 
     def for_kinds(self, kinds: Collection[str], chosen: Collection[str] = ()) -> Recipe:
         """The recipe for engines of these backends and kinds of target, all of which are built of
@@ -106,21 +113,15 @@ class Recipe:
 
     def to_json(self) -> dict[str, Any]:
         """The recipe as stored in the manifest: without options at their defaults and paths."""
-        marks = {mark: getattr(self.pipeline, mark) for mark in MARKS}
+        decoder = {} if self.decoder is None else {"decoder": self.decoder.to_json()}
         return {
             "name": self.name,
             "description": self.description,
             "task": self.task,
             "backend": self.backend,
-            "pipeline": [
-                {
-                    "name": one.name,
-                    "options": one.stated_options(),
-                    **{mark: one.name in names for mark, names in marks.items()},
-                }
-                for one in self.pipeline.passes
-            ],
+            "pipeline": pipeline_json(self.pipeline),
             "gates": dict(self.gates),
+            **decoder,
         }
 
 
@@ -141,7 +142,8 @@ def load_recipe(
     """
     text, where = _read(source)
     recipe = _parse(text, where)
-    recipe = replace(recipe, pipeline=with_options(recipe.pipeline, _sets(sets), "--set"))
+    pipeline, decoder = with_changes(recipe.pipeline, recipe.decoder, _sets(sets), "--set")
+    recipe = replace(recipe, pipeline=pipeline, decoder=decoder)
     _check_storable(recipe, "--set")
     recipe = _with_gates(recipe, gates)
     recipe.pipeline.validate(Exported if recipe.task == _TEXT else BatchedTensors)
@@ -195,6 +197,7 @@ def _parse(text: str, where: str) -> Recipe:
         for_engines=read.for_engines,
         task=_known_task(read.task, where),
         otherwise=_known_recipe(read.otherwise, where),
+        decoder=None if read.decoder is None else DecoderRecipe.of(read.decoder, where),
     )
     for options in read.for_engines.values():
         _check_keys(options, f"{where}, for_engines")

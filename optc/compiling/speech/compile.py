@@ -15,6 +15,7 @@ from optc.artifact.manifest import TOKENIZER_FILE, TokenizerEntry
 from optc.artifact.tasks.transcription import TRANSCRIPTION
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.parts.compile import Parts, compile_parts
+from optc.compiling.parts.step import StepPart
 from optc.compiling.recipes.recipe import load_recipe
 from optc.compiling.speech.judge import judge_speech
 from optc.compiling.speech.samples import give_speech_samples
@@ -87,5 +88,6 @@ def _parts(imported: ImportedSpeech, sounds: Sounds) -> Parts:
         graphs=imported.halves.by_role,
         judge=partial(judge_speech, imported, sounds.judged),
         write=write,
+        step=StepPart(imported.halves.export_step, imported.conventions.most_tokens),
         calibrate=partial(give_speech_samples, imported, learned) if learned else None,
     )

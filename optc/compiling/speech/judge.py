@@ -11,10 +11,13 @@ from optc.artifact.tasks.task import ENCODER
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.building.built_engine import TARGET, BuiltEngine
 from optc.compiling.judging.judge import Judgement
-from optc.compiling.parts.judging import Executables, judge_parts, source_of
+from optc.compiling.parts.judging import Executables, Measuring, judge_parts, source_of
 from optc.proof.gates.measure import GateResult
 from optc.proof.gates.speech.measure import measure_transcriber
 from optc.runtime.audio.wav import Sound
+from optc.runtime.encoded.open import as_decoder, as_tensors, open_engine
+from optc.runtime.encoded.step_decoder import StepDecoder
+from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.speech.transcriber import Transcriber
 from optc.system.options import CompileOptions
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
     from optc.compiling.recipes.recipe import Recipe
     from optc.importer.tensors.speech import ImportedSpeech
+
+#: Opened engines by role.
+Engines = Mapping[str, TensorsExecutable | StepDecoder]
 
 
 def judge_speech(
@@ -48,13 +54,20 @@ def judge_speech(
     """
     reference = source_transcriber(imported)
 
-    def measure(found: Executables, baseline: Executables, name: str) -> Sequence[GateResult]:
+    def measure(found: Engines, baseline: Executables, name: str) -> Sequence[GateResult]:
         both = [_transcriber(imported, one) for one in (found, baseline)]
         return measure_transcriber(both[0], reference, both[1], sounds, recipe.gates, name)
 
     facts = {"samples": len(sounds), "seconds": sum(sound.seconds for sound in sounds)}
     return judge_parts(
-        recipe, writer, asked, imported.halves.by_role, originals, engines, measure, facts
+        recipe,
+        writer,
+        asked,
+        imported.halves.by_role,
+        originals,
+        engines,
+        Measuring(open_engine, measure),
+        facts,
     )
 
 
@@ -63,6 +76,7 @@ def source_transcriber(imported: ImportedSpeech) -> Transcriber:
     return _transcriber(imported, source_of(imported.halves.by_role))
 
 
-def _transcriber(imported: ImportedSpeech, engines: Executables) -> Transcriber:
+def _transcriber(imported: ImportedSpeech, engines: Engines) -> Transcriber:
     tokenizer = tokenizers.Tokenizer.from_str(imported.tokenizer)
-    return Transcriber(engines[ENCODER], engines[TARGET], imported.conventions, tokenizer, {})
+    encoder, decoder = as_tensors(engines[ENCODER]), as_decoder(engines[TARGET])
+    return Transcriber(encoder, decoder, imported.conventions, tokenizer, {})

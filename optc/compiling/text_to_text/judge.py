@@ -11,9 +11,10 @@ from optc.artifact.tasks.task import ENCODER
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.building.built_engine import TARGET, BuiltEngine
 from optc.compiling.judging.judge import Judgement
-from optc.compiling.parts.judging import Executables, judge_parts, source_of
+from optc.compiling.parts.judging import Executables, Measuring, judge_parts, source_of
 from optc.proof.gates.measure import GateResult
 from optc.proof.gates.text_to_text.measure import measure_rewriter
+from optc.runtime.tensors.engine import open_folder
 from optc.runtime.text_to_text.rewriter import Rewriter, RewritingChanges
 from optc.system.options import CompileOptions
 
@@ -58,7 +59,14 @@ def judge_rewriter(
 
     facts = {"samples": len(texts)}
     return judge_parts(
-        recipe, writer, asked, imported.halves.by_role, originals, engines, measure, facts
+        recipe,
+        writer,
+        asked,
+        imported.halves.by_role,
+        originals,
+        engines,
+        Measuring(open_folder, measure),
+        facts,
     )
 
 

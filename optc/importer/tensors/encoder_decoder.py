@@ -8,10 +8,11 @@ no part of the exported graph. The second one is a call of the decoder with both
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import onnx_ir as ir
 import torch
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
@@ -20,6 +21,7 @@ from optc.artifact.tasks.task import ENCODER, TARGET
 from optc.errors import UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors
 from optc.importer.tensors.program import Dynamic, import_module
+from optc.ir.forms.decoder import Exported
 from optc.system.sources.dim import Dim
 
 #: Requests of a call.
@@ -40,11 +42,14 @@ class ImportedHalves:
             ``past_0`` … f32[batch, heads, past, D] and ``cross_0`` … to ``logits``
             f32[batch, tokens, V] and ``past_0_out`` …, which have the tokens too.
         layers: L.
+        export_step: Gives the decoder without a cache of its own, in the form
+            `optc.ir.forms.decoder.Exported`, for steps over pools.
     """
 
     encoder: ImportedTensors
     decoder: ImportedTensors
     layers: int
+    export_step: Callable[[], ir.Model]
 
     @property
     def by_role(self) -> dict[str, ImportedTensors]:
@@ -108,7 +113,15 @@ def import_halves(
         step = {**step, "attention_mask": read}
         args = (ids, mask, examples, cross)
         second = import_module(_MaskedDecoder(model), name, args, {}, step)
-    return ImportedHalves(first, second, len(past) // 2)
+
+    def export_step() -> ir.Model:
+        tokens = {0: _BATCH, 1: Dim("tokens", 1, most_tokens)}
+        axes: Dynamic = {"input_ids": tokens, "cross": step["cross"]}
+        whole = import_module(_DecoderAlone(model), name, (ids, cross), {}, axes).model
+        Exported().attach(whole)
+        return whole
+
+    return ImportedHalves(first, second, len(past) // 2, export_step)
 
 
 class _Half(torch.nn.Module):
@@ -158,6 +171,13 @@ class _MaskedDecoder(_Half):
     ) -> dict[str, Any]:
         logits, present = _step(self.model, input_ids, past, cross, attention_mask)
         return {"logits": logits, "past": present}
+
+
+class _DecoderAlone(_Half):
+    """All tokens of a text, and an encoder's half of the cache, to logits."""
+
+    def forward(self, input_ids: torch.Tensor, cross: list[torch.Tensor]) -> dict[str, Any]:
+        return {"logits": _step(self.model, input_ids, (), cross)[0]}
 
 
 def _cross(model: Any, hidden: torch.Tensor) -> dict[str, list[torch.Tensor]]:

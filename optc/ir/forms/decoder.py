@@ -13,19 +13,34 @@ _INPUTS = ("input_ids", "position_ids")
 #: Further input of a layer that drafts by the hidden states of another model, f32[B, S, D]: of each
 #: token's row that of the token before it. In the ragged step it is f32[T, D].
 FEATURES = "features"
+#: What names of further inputs of a decoder that attends to an encoder begin with: of each of those
+#: layers the keys and values of the encoder's states, `cross_inputs`. As exported they are f32[B,
+#: Hkv, P, D], in the dense form f32[B, P, Hkv*D] where P is the number of states.
+CROSS = "cross_"
+
+
+def cross_inputs(layers: int) -> list[str]:
+    """Names of the inputs for the states of an encoder, in order: ``cross_0`` has the keys of the
+    first layer, ``cross_1`` its values."""
+    return [f"{CROSS}{index}" for index in range(2 * layers)]
 
 
 @dataclass(frozen=True)
 class Exported(Form):
-    """A decoder as the importer gives it: (input_ids, position_ids i64[B, S]) -> logits."""
+    """A decoder as the importer gives it: (input_ids, position_ids i64[B, S]) -> logits.
+
+    One that attends to an encoder has the inputs `cross_inputs` behind ``input_ids``, and counts
+    positions itself.
+    """
 
     name: ClassVar[str] = "exported"
     title: ClassVar[str] = "an exported decoder"
     made_by: ClassVar[str] = "import it from its folder"
 
     def check(self, model: ir.Model) -> None:
-        """Two inputs and the logits."""
-        _check_signature(self, model)
+        """Two inputs and the logits; or ids, keys and values of an encoder, and the logits."""
+        cross = _cross(model)
+        _check_signature(self, model, (_INPUTS[0], *cross) if cross else _INPUTS)
 
 
 @dataclass(frozen=True)
@@ -33,7 +48,8 @@ class Dense(Form):
     """The dense form: (input_ids, position_ids i64[B, S]) -> logits f32[B, S, V].
 
     Values between are token-wise with the heads in the last axis, and every attention is one
-    ``optc::Attention``. There may be the input `FEATURES`.
+    ``optc::Attention``, or ``optc::CrossAttention`` to the states of an encoder. There may be the
+    input `FEATURES`, and there may be `cross_inputs`.
     """
 
     name: ClassVar[str] = "dense"
@@ -41,9 +57,15 @@ class Dense(Form):
     made_by: ClassVar[str] = "a pass that leads to it must come first"
 
     def check(self, model: ir.Model) -> None:
-        """Two inputs, features perhaps, and the logits."""
+        """Two inputs, features or an encoder's keys and values perhaps, and the logits."""
         features = [value for value in model.graph.inputs if value.name == FEATURES]
-        _check_signature(self, model, (*_INPUTS, *[FEATURES] * len(features)))
+        more = (*[FEATURES] * len(features), *_cross(model))
+        _check_signature(self, model, (*_INPUTS, *more))
+
+
+def _cross(model: ir.Model) -> list[str]:
+    found = [value for value in model.graph.inputs if str(value.name).startswith(CROSS)]
+    return cross_inputs((len(found) + 1) // 2)
 
 
 def _check_signature(form: Form, model: ir.Model, inputs: tuple[str, ...] = _INPUTS) -> None:

@@ -14,9 +14,10 @@ class KVPools:
     """The KV cache that a graph reads and writes.
 
     Attributes:
-        groups: Layers that share block tables and slots: full attention first, then each window.
+        groups: Layers that share block tables and slots: full attention first, then each window;
+            last the states of an encoder, if there are any.
         layers: Shape and type of the K and V of every layer, in graph order; behind these, of the
-            pools of their latest tokens (``kv-cache.recent``).
+            pools of their latest tokens (``kv-cache.recent``), and of the states of an encoder.
     """
 
     groups: tuple[KVGroup, ...]

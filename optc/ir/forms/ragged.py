@@ -40,6 +40,8 @@ class RaggedStep(Form):
         hidden: Rows of which the output `HIDDEN` has the last hidden states: ``all`` f32[T, D], or
             ``logits`` f32[R, D]; empty without that output.
         features: There is the input `FEATURES`.
+        encoded: States of an encoder whose keys and values a sequence has at most. They lie in the
+            last KV group, whose pools steps only read. 0: there is no such group.
     """
 
     name: ClassVar[str] = "ragged-step"
@@ -52,6 +54,7 @@ class RaggedStep(Form):
     accept_rates: tuple[tuple[float, ...], ...] = ()
     hidden: HiddenRows | Literal[""] = ""
     features: bool = False
+    encoded: int = 0
 
     @classmethod
     def parse(cls, model: ir.Model, stated: Mapping[str, Any]) -> Self:
@@ -60,17 +63,23 @@ class RaggedStep(Form):
         kv = KVPools.parse(stated["kv"])
         adapters = _adapters(stated["adapters"])
         hidden, features = stated.get("hidden", ""), stated.get("features", False)
-        return cls(kv, stated["tree"], adapters, rates, hidden, features)
+        encoded = stated.get("encoded", 0)
+        return cls(kv, stated["tree"], adapters, rates, hidden, features, encoded)
 
     def stated(self) -> dict[str, Any]:
         """KV, trees, adapters, heads and features as JSON values."""
-        given = {"hidden": self.hidden, "features": self.features}
+        given = {"hidden": self.hidden, "features": self.features, "encoded": self.encoded}
         return {name: value for name, value in given.items() if value} | {
             "kv": self.kv.stated(),
             "tree": self.tree,
             "adapters": None if self.adapters is None else asdict(self.adapters),
             "accept_rates": [list(row) for row in self.accept_rates],
         }
+
+    @property
+    def _read_layers(self) -> tuple[int, ...]:
+        """Layers whose pools a step does not write."""
+        return self.kv.groups[-1].layers if self.encoded else ()
 
     def check(self, model: ir.Model) -> None:
         """Every input of the step is there, every layer has its pools, and heads their graph."""
@@ -82,7 +91,8 @@ class RaggedStep(Form):
         wanted = [*STEP_INPUTS, *([TREE_PARENT] if self.tree else []), *pools]
         self.require_values("inputs", inputs, wanted)
         results = [str(value.name) for value in graph.outputs[:1]] or ["logits"]
-        results += [f"{name}.out" for name in pools]
+        read = {f"{kind}_pool.{i}" for i in self._read_layers for kind in "kv"}
+        results += [f"{name}.out" for name in pools if name not in read]
         results += [HIDDEN] if self.hidden or self.accept_rates else []
         results += [MEDUSA_LOGITS] if self.accept_rates else []
         self.require_values("outputs", graph.outputs, results)

@@ -22,6 +22,7 @@ from optc.ir.functions import (
     attention,
     block_fp4,
     codebook,
+    cross_attention,
     experts,
     hadamard,
     heads,
@@ -75,6 +76,7 @@ _OWN: Mapping[str, Operator] = {
     for operator in (
         *token_wise.OPERATORS,
         *attention.OPERATORS,
+        *cross_attention.OPERATORS,
         *hadamard.OPERATORS,
         *quantized.OPERATORS,
         *layer_norms.OPERATORS,

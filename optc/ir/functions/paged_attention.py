@@ -76,7 +76,7 @@ def _write(kind: str, rows: str, heads: object, dtype: str, which: str = "") -> 
     ]
 
 
-def _step(attributes: Attributes) -> list[str]:
+def step_constants(attributes: Attributes) -> list[str]:
     """Constants, and where the sequences of the step begin and end."""
     return [
         integer("zero", 0),
@@ -100,12 +100,20 @@ def _slots(which: str = "") -> list[str]:
     ``{which}group``; the names of all begin with ``which``."""
     return [
         f"{which}slots_32 = Gather <axis: int = 0> (slot_mapping, {which}group)",
-        f"{which}table_32 = Gather <axis: int = 0> (block_tables, {which}group)",
         f"{which}slots = Cast <to: int = 7> ({which}slots_32)",
-        f"{which}table = Cast <to: int = 7> ({which}table_32)",
         f"{which}written = GreaterOrEqual ({which}slots, zero)",
         f"{which}write_slots = Compress <axis: int = 0> ({which}slots, {which}written)",
         f"{which}write_index = Unsqueeze ({which}write_slots, second)",
+        *read_slots(which),
+    ]
+
+
+def read_slots(which: str = "") -> list[str]:
+    """Slots to read [M], M = B * P * block_size, of the group ``{which}group``: its
+    ``{which}read_index``."""
+    return [
+        f"{which}table_32 = Gather <axis: int = 0> (block_tables, {which}group)",
+        f"{which}table = Cast <to: int = 7> ({which}table_32)",
         # read slots: block * block_size + offset; released blocks (-1) read block 0, masked
         f"{which}blocks = Max ({which}table, zero)",
         f"{which}block_base = Mul ({which}blocks, block_size)",
@@ -206,7 +214,7 @@ def _query_type(attributes: Attributes) -> str:
     return dtype
 
 
-def _scores(q: str, attributes: Attributes, present: frozenset[str]) -> list[str]:
+def scores(q: str, attributes: Attributes, present: frozenset[str]) -> list[str]:
     """Softmax of q [T, H*Dk] over the visible columns, and the weighted values."""
     kv_heads, dtype = int(attributes["kv_num_heads"]), str(attributes["kv_dtype"])
     group = int(attributes["num_heads"]) // kv_heads
@@ -279,12 +287,12 @@ def paged(q: str, k: str, v: str, attributes: Attributes, present: frozenset[str
     heads, dtype = attributes["kv_num_heads"], str(attributes["kv_dtype"])
     return "\n".join(
         [
-            *_step(attributes),
+            *step_constants(attributes),
             *_slots(),
             *visible(attributes, tree="tree_parent" in present),
             *_write("k", k, heads, dtype),
             *_write("v", v, heads, dtype),
             *(_recent(k, v, attributes) if "recent_k_pool" in present else []),
-            *_scores(q, attributes, present),
+            *scores(q, attributes, present),
         ]
     )

@@ -116,6 +116,9 @@ class StepInterface(Struct, frozen=True, tag="step", forbid_unknown_fields=True)
             engine needs pools of its own.
         kv_layout: ``paged``, or ``slots``: a sequence has one block in each group, as long as the
             longest sequence, so that block tables have one column.
+        encoded: States of an encoder that a sequence attends to at most: the engine is an
+            `optc.runtime.executable.encoded.EncodedExecutable`, and the last KV group holds their
+            keys and values, which no step writes. 0: it attends to its own tokens alone.
     """
 
     vocab_size: Positive
@@ -136,6 +139,7 @@ class StepInterface(Struct, frozen=True, tag="step", forbid_unknown_fields=True)
     samples: bool = False
     shared_kv: tuple[Count, ...] = ()
     kv_layout: KVLayout = "paged"
+    encoded: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
 
     def __post_init__(self) -> None:
         listed = sorted((index, g) for g, group in enumerate(self.groups) for index in group.layers)
@@ -145,14 +149,20 @@ class StepInterface(Struct, frozen=True, tag="step", forbid_unknown_fields=True)
             )
 
     @property
+    def own_layers(self) -> tuple[LayerKV, ...]:
+        """The layers that keep a sequence's own tokens."""
+        last = len(self.groups) - 1
+        return tuple(one for one in self.layers if not (self.encoded and one.group == last))
+
+    @property
     def kv_bytes_per_token(self) -> int:
-        """Bytes of KV pool that one token needs over all layers."""
-        return sum(layer.bytes_per_token for layer in self.layers)
+        """Bytes of KV pool that one token needs over all layers; states of an encoder are none."""
+        return sum(layer.bytes_per_token for layer in self.own_layers)
 
     @property
     def kv_bytes_beyond_windows(self) -> int:
         """Those of them that a token needs for as long as its sequence runs."""
-        return bytes_beyond_windows(self.groups, self.layers)
+        return bytes_beyond_windows(self.groups, self.own_layers)
 
 
 @dataclass(frozen=True)

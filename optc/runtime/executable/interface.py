@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from optc.runtime.executable.executable import StepInterface
 from optc.runtime.executable.tensors_interface import TensorsInterface
 
@@ -9,9 +11,12 @@ from optc.runtime.executable.tensors_interface import TensorsInterface
 Interface = StepInterface | TensorsInterface
 
 #: By the ``type`` of each.
-INTERFACES: dict[str, type[Interface]] = {"step": StepInterface, "tensors": TensorsInterface}
+INTERFACES: dict[Literal["step", "tensors"], type[Interface]] = {
+    "step": StepInterface,
+    "tensors": TensorsInterface,
+}
 
 
-def type_of(interface: Interface) -> str:
+def type_of(interface: Interface) -> Literal["step", "tensors"]:
     """The ``type`` of an interface in a manifest."""
     return next(name for name, kind in INTERFACES.items() if isinstance(interface, kind))

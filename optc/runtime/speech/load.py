@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from optc.artifact.artifact import Artifact
-from optc.artifact.choose import Choice
 from optc.artifact.tasks.task import ENCODER
 from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.errors import ArtifactError, UnsupportedError
 from optc.runtime.audio.conventions import CONVENTIONS_FILE, Conventions
+from optc.runtime.encoded.open import as_decoder, as_tensors, open_engine
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speech.transcriber import Transcriber
-from optc.runtime.tensors.engine import open_folder
 from optc.runtime.tensors.texts import read_tokenizer
 from optc.system.foreign.file import read_file
 from optc.system.foreign.typed_json import typed
@@ -54,7 +53,10 @@ def load_transcriber(
         raise ArtifactError("it has no tokenizer", where=str(path), hint="compile it again")
     tokenizer = read_tokenizer(tokenizer_file)
     threads = settings.threads or usable_threads()
-    engines = [_open(artifact, one, threads) for one in (encoder, decoder)]
+    engines = [
+        open_engine(artifact.engine_folder(one.entry), one.entry, threads)
+        for one in (encoder, decoder)
+    ]
     info = {
         "name": decoder.entry.name,
         "backend": decoder.entry.backend,
@@ -62,11 +64,7 @@ def load_transcriber(
         "encoder": encoder.entry.name,
         "rejected": {other.name: other.reason for other in decoder.rejected},
     }
-    return Transcriber(engines[0], engines[1], conventions, tokenizer, info)
-
-
-def _open(artifact: Artifact, choice: Choice, threads: int) -> Any:
-    return open_folder(artifact.engine_folder(choice.entry), choice.entry, threads)
+    return Transcriber(as_tensors(engines[0]), as_decoder(engines[1]), conventions, tokenizer, info)
 
 
 def _conventions(artifact: Artifact) -> Conventions:

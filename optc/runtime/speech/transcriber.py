@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
@@ -14,20 +15,19 @@ import numpy.typing as npt
 from optc.errors import RequestError
 from optc.runtime.audio.conventions import TRANSCRIBE, Conventions
 from optc.runtime.audio.resample import resample
-from optc.runtime.audio.wav import Sound, read_wav
+from optc.runtime.encoded.request import Decoder, Encoded, run
+from optc.runtime.encoded.tensor_decoder import TensorDecoder
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.speech.rules import forbid
-from optc.runtime.speech.step import DecoderBatch, Run
+from optc.runtime.speech.sounds import Speech, cut, sound_of
 from optc.runtime.speech.transcript import Segment, Transcript
 from optc.runtime.speech.windows import Place, Span
-from optc.runtime.speech.write import Writing, Written, detect_language, write
+from optc.runtime.speech.write import Reading, Transcription, Writing
 
 if TYPE_CHECKING:
     import tokenizers
 
 Float32 = npt.NDArray[np.float32]
-#: What is taken for speech.
-Speech = str | Path | Sound | Float32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,12 +109,12 @@ class Transcriber:
     def __init__(
         self,
         encoder: TensorsExecutable,
-        decoder: TensorsExecutable,
+        decoder: Decoder,
         conventions: Conventions,
         tokenizer: tokenizers.Tokenizer,
         info: Mapping[str, Any],
     ) -> None:
-        self._engines: tuple[TensorsExecutable, ...] = (encoder, decoder)
+        self._engines: tuple[TensorsExecutable, Decoder] | None = (encoder, decoder)
         self._tokenizer = tokenizer
         self._codes = {token: code for code, token in conventions.languages.items()}
         self.conventions = conventions
@@ -143,33 +143,47 @@ class Transcriber:
         if how.timestamps or not known.languages:
             known.prompt(language, how.task, timestamps=how.timestamps)  # refuses what it cannot
         jobs = [self._job(speech, how, language) for speech in speeches]
-        while pending := [job for job in jobs if job.at < job.frames]:
-            kind = pending[0].timestamps
-            some = [job for job in pending if job.timestamps == kind][: how.batch_size]
-            self._window(some, how)
+        session = self._running()[1].session()
+        waiting = deque(job for job in jobs if job.at < job.frames)
+        running: dict[int, tuple[_Job, Transcription]] = {}
+        while waiting or running:
+            free = min(how.batch_size - len(running), len(waiting))
+            some = [waiting.popleft() for _ in range(free)]
+            begun = self._begin(some, how)
+            running |= {id(one): (job, one) for job, one in zip(some, begun, strict=True)}
+            session.submit(begun)
+            job, ended = running.pop(id(session.wait()))
+            self._take(job, ended, how)
+            if job.at < job.frames:
+                waiting.append(job)
         return [self._transcript(job) for job in jobs]
 
     def likeliest(self, speech: Speech, transcript: Transcript) -> list[int]:
         """The likeliest token at each place of a transcript of one window, and behind it, given
         the tokens before."""
-        _, step = self.calls(speech, transcript)
-        first = len(self.prompt(transcript)) - 1
-        logits = self._running()[1](step)["logits"][0, first:]
-        for place, row in enumerate(logits):
+        inputs = self._inputs(speech)
+        encoder, decoder = self._running()
+        prompt = self.prompt(transcript)
+        tokens = [*prompt, *transcript.tokens]
+        reading = Reading(Encoded(encoder.run(inputs), 0), tokens, len(prompt) - 1)
+        run(decoder, [reading])
+        found = []
+        for place, row in enumerate(reading.logits if reading.logits is not None else ()):
             forbid(row, transcript.tokens[:place], self.conventions, timestamps=False)
-        return [int(token) for token in logits.argmax(axis=-1)]
+            found.append(int(row.argmax()))
+        return found
 
     def calls(
         self, speech: Speech, transcript: Transcript
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Inputs of the encoder for one window, and of a step of the decoder that reads all of its
-        transcript."""
-        job = self._job(speech, Wanted(), None)
-        frames = self.conventions.features.frames
-        inputs = {"input_features": _cut(job.features, 0, frames)[None]}
+        transcript, where that is an engine of named tensors."""
+        inputs = self._inputs(speech)
         encoder, decoder = self._running()
-        tokens = np.array([[*self.prompt(transcript), *transcript.tokens]], np.int64)
-        return inputs, DecoderBatch(decoder, encoder(inputs)).inputs(tokens)
+        if not isinstance(decoder, TensorDecoder):
+            raise TypeError("the decoder takes no named tensors")
+        tokens = [*self.prompt(transcript), *transcript.tokens]
+        return inputs, decoder.inputs(Encoded(encoder.run(inputs), 0), tokens)
 
     def prompt(self, transcript: Transcript) -> list[int]:
         """The tokens before a transcript without times."""
@@ -178,13 +192,18 @@ class Transcriber:
 
     def close(self) -> None:
         """Free the engines."""
-        for engine in self._engines:
+        engines, self._engines = self._engines, None
+        for engine in engines or ():
             engine.close()
-        self._engines = ()
+
+    def _inputs(self, speech: Speech) -> dict[str, Float32]:
+        """The encoder's for the first window of a sound."""
+        features = self._job(speech, Wanted(), None).features
+        return {"input_features": cut(features, 0, self.conventions.features.frames)[None]}
 
     def _job(self, speech: Speech, how: Wanted, language: int | None) -> _Job:
         features = self.conventions.features
-        sound = _sound(speech, features.rate)
+        sound = sound_of(speech, features.rate)
         samples = resample(sound.samples, sound.rate, features.rate)
         frames = -(-len(samples) // features.hop)
         timed = how.timestamps or (
@@ -193,40 +212,30 @@ class Transcriber:
         values = features.features(samples) if frames else np.zeros((1, 0), np.float32)
         return _Job(values, frames, sound.seconds, timed, language)
 
-    def _window(self, jobs: Sequence[_Job], how: Wanted) -> None:
-        """Write down the next window of each job."""
-        encoder, decoder = self._running()
+    def _begin(self, jobs: Sequence[_Job], how: Wanted) -> list[Transcription]:
+        """Transcripts of the next window of each job."""
+        if not jobs:
+            return []
         frames = self.conventions.features.frames
-        inputs = np.stack([_cut(job.features, job.at, frames) for job in jobs])
-        cross = dict(encoder({"input_features": inputs}))
-        self._find_languages(decoder, cross, jobs)
-        prompts = [
-            self.conventions.prompt(job.language, how.task, timestamps=job.timestamps)
-            for job in jobs
-        ]
-        writing = Writing(jobs[0].timestamps, how.temperature, how.seed)
-        found = write(decoder, cross, prompts, self.conventions, writing)
-        for job, written in zip(jobs, found, strict=True):
-            self._take(job, written, how)
+        inputs = np.stack([cut(job.features, job.at, frames) for job in jobs])
+        states = self._running()[0].run({"input_features": inputs})
+        found = []
+        for row, job in enumerate(jobs):
+            prompt = partial(self.conventions.prompt, task=how.task, timestamps=job.timestamps)
+            writing = Writing(prompt, job.timestamps, how.temperature)
+            draws = np.random.default_rng([how.seed, job.at])
+            encoded = Encoded(states, row)
+            found.append(Transcription(encoded, self.conventions, writing, job.language, draws))
+        return found
 
-    def _running(self) -> tuple[Run, Run]:
+    def _running(self) -> tuple[TensorsExecutable, Decoder]:
         """Encoder and decoder."""
-        if not self._engines:
+        if self._engines is None:
             raise RequestError("the engine is closed", where="speech", hint="load it again")
-        encoder, decoder = self._engines
-        return encoder.run, decoder.run
+        return self._engines
 
-    def _find_languages(
-        self, decoder: Run, cross: Mapping[str, Float32], jobs: Sequence[_Job]
-    ) -> None:
-        if not self.conventions.languages or all(job.language is not None for job in jobs):
-            return
-        found = detect_language(decoder, cross, self.conventions)
-        for job, token in zip(jobs, found, strict=True):
-            if job.language is None:
-                job.language = token
-
-    def _take(self, job: _Job, written: Written, how: Wanted) -> None:
+    def _take(self, job: _Job, written: Transcription, how: Wanted) -> None:
+        job.language = written.language
         known, features = self.conventions, self.conventions.features
         left = min(features.frames, job.frames - job.at)
         silent = (
@@ -279,23 +288,3 @@ class Transcriber:
     def __repr__(self) -> str:
         """The engine's name."""
         return f"<optc.Transcriber {self.info.get('name', '')}>"
-
-
-def _sound(speech: Speech, rate: int) -> Sound:
-    if isinstance(speech, Sound):
-        return speech
-    if isinstance(speech, str | Path):
-        return read_wav(Path(speech))
-    if not isinstance(speech, np.ndarray) or speech.ndim != 1 or speech.dtype.kind != "f":
-        raise RequestError(
-            "is no sound",
-            where="speech",
-            hint=f"a WAV file, optc.Sound(samples, rate), or floats [n] at {rate} a second",
-        )
-    return Sound(speech.astype(np.float32, copy=False), rate)
-
-
-def _cut(features: Float32, at: int, frames: int) -> Float32:
-    """f32[mels, frames] from frame ``at``; zeros follow the end, as Whisper was trained."""
-    found = features[:, at : at + frames]
-    return np.pad(found, ((0, 0), (0, frames - found.shape[1])))

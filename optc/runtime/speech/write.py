@@ -1,19 +1,18 @@
-"""Writes transcripts of windows of sound: the loop over a decoder's steps."""
+"""Writes the transcript of a window of sound: what a decoder's logits lead to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from optc.runtime.audio.conventions import Conventions
+from optc.runtime.encoded.request import Encoded
 from optc.runtime.speech.rules import forbid, log_softmax
-from optc.runtime.speech.step import DecoderBatch, Run
 
 Float32 = npt.NDArray[np.float32]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -21,100 +20,103 @@ class Writing:
     """Settings for writing transcripts.
 
     Attributes:
+        prompt: Gives the tokens before a transcript in a language, of which the first is the
+            conventions' start; None is the only one.
         timestamps: With times.
         temperature: 0 takes the likeliest token; above, tokens are drawn.
-        seed: Of draws.
     """
 
+    prompt: Callable[[int | None], Sequence[int]]
     timestamps: bool = False
     temperature: float = 0.0
-    seed: int = 0
 
 
-@dataclass
-class Written:
-    """The transcript of a window.
+class Transcription:
+    """The transcript of a window on its way (`optc.runtime.encoded.request.Decoding`).
+
+    Args:
+        encoded: The window's states.
+        conventions: Of the model.
+        how: As asked for.
+        language: Its token; None is found out where the model knows several.
+        draws: For a temperature.
 
     Attributes:
         tokens: Without the prompt and the end, times among them.
-        logprob: Mean logarithm of the tokens' probabilities, the end's among them.
         no_speech: Probability that nobody speaks; 0 where the model does not say.
+        language: Its token; None where the model knows one alone.
     """
 
-    tokens: list[int]
-    logprob: float
-    no_speech: float
+    def __init__(
+        self,
+        encoded: Encoded,
+        conventions: Conventions,
+        how: Writing,
+        language: int | None,
+        draws: np.random.Generator,
+    ) -> None:
+        self.encoded = encoded
+        self.heard = 0
+        self.tokens: list[int] = []
+        self.language = language
+        self.no_speech = 0.0
+        self._known, self._how, self._draws = conventions, how, draws
+        self._sum = 0.0
+        unknown = language is None and bool(conventions.languages)
+        self.prompt = [conventions.start] if unknown else list(how.prompt(language))
+        self._begun = False
+
+    @property
+    def logprob(self) -> float:
+        """Mean logarithm of the tokens' probabilities, the end's among them."""
+        return self._sum / (len(self.tokens) + 1)
+
+    def take(self, logits: Float32) -> Sequence[int]:
+        """The tokens to go on with; see `Decoding`."""
+        if not self._begun:
+            self._begun = True
+            self._hear(logits[0])
+            if self.language is None and self._known.languages:
+                self.language = self._likeliest_language(logits[0])
+                return self._how.prompt(self.language)[1:]
+        return self._write(logits[-1])
+
+    def _hear(self, behind_start: Float32) -> None:
+        """Note how likely nobody speaks."""
+        if self._known.no_speech is not None:
+            self.no_speech = float(np.exp(log_softmax(behind_start)[self._known.no_speech]))
+
+    def _likeliest_language(self, behind_start: Float32) -> int:
+        tokens = np.array(list(self._known.languages.values()))
+        return int(tokens[behind_start[tokens].argmax()])
+
+    def _write(self, logits: Float32) -> Sequence[int]:
+        known = self._known
+        forbid(logits, self.tokens, known, timestamps=self._how.timestamps)
+        token, logprob = _chosen(logits, self._how.temperature, self._draws)
+        self._sum += logprob
+        if token == known.end:
+            return ()
+        self.tokens.append(token)
+        room = known.most_tokens - len(self._how.prompt(self.language))
+        return () if len(self.tokens) >= room else (token,)
 
 
-def write(
-    decoder: Run,
-    cross: Mapping[str, Float32],
-    prompts: Sequence[Sequence[int]],
-    conventions: Conventions,
-    how: Writing,
-) -> list[Written]:
-    """Transcripts of windows that are decoded together.
+class Reading:
+    """Tokens that are read at once, for the logits behind each (`Decoding`).
 
-    Args:
-        decoder: Its steps.
-        cross: Keys and values of the windows, by name.
-        prompts: A prompt for each window, all of one length.
-        conventions: Of the model.
-        how: As asked for.
+    Attributes:
+        logits: f32[n, V] behind the tokens from ``heard`` on; None before the request has run.
     """
-    batch = DecoderBatch(decoder, cross)
-    said: list[list[int]] = [[] for _ in prompts]
-    sums = np.zeros(len(prompts))
-    logits = batch.step(np.array(prompts, np.int64))
-    silence = _no_speech(logits, prompts[0], conventions)
-    rows = list(range(len(prompts)))  # the window of each row of the batch
-    draws = [np.random.default_rng([how.seed, row]) for row in rows]
-    open_rows = set(rows)
-    room = conventions.most_tokens - len(prompts[0])
-    next_tokens = np.zeros(len(prompts), np.int64)
-    while True:
-        for place, row in enumerate(rows):
-            if row not in open_rows:
-                continue
-            own = logits[place, -1].copy()
-            forbid(own, said[row], conventions, timestamps=how.timestamps)
-            token, logprob = _chosen(own, how.temperature, draws[row])
-            sums[row] += logprob
-            next_tokens[row] = token
-            if token == conventions.end:
-                open_rows.discard(row)
-                continue
-            said[row].append(token)
-            if len(said[row]) >= room:
-                open_rows.discard(row)
-        if not open_rows:
-            break
-        if len(open_rows) <= len(rows) // 2:
-            kept = [place for place, row in enumerate(rows) if row in open_rows]
-            batch.keep(np.array(kept, np.int64))
-            rows = [rows[place] for place in kept]
-        logits = batch.step(next_tokens[rows][:, None])
-    return [
-        Written(tokens, total / (len(tokens) + 1), chance)
-        for tokens, total, chance in zip(said, sums.tolist(), silence, strict=True)
-    ]
 
+    def __init__(self, encoded: Encoded, prompt: Sequence[int], heard: int) -> None:
+        self.encoded, self.prompt, self.heard = encoded, prompt, heard
+        self.logits: Float32 | None = None
 
-def detect_language(
-    decoder: Run, cross: Mapping[str, Float32], conventions: Conventions
-) -> list[int]:
-    """The likeliest language's token of each window."""
-    batch = DecoderBatch(decoder, cross)
-    start = np.full((batch.requests, 1), conventions.start, np.int64)
-    logits, tokens = batch.step(start)[:, -1], np.array(list(conventions.languages.values()))
-    return [int(tokens[row[tokens].argmax()]) for row in logits]
-
-
-def _no_speech(logits: Float32, prompt: Sequence[int], conventions: Conventions) -> list[float]:
-    if conventions.no_speech is None:
-        return [0.0] * len(logits)
-    behind_start = logits[:, list(prompt).index(conventions.start)]
-    return np.exp(log_softmax(behind_start)[:, conventions.no_speech]).tolist()
+    def take(self, logits: Float32) -> Sequence[int]:
+        """Nothing follows."""
+        self.logits = logits
+        return ()
 
 
 def _chosen(logits: Float32, temperature: float, draws: np.random.Generator) -> tuple[int, float]:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import RequestError
+from optc.runtime.encoded.batch import DecoderBatch
 from optc.runtime.executable.tensors import TensorsExecutable
-from optc.runtime.speech.step import DecoderBatch
 from optc.runtime.text_to_text.conventions import TextConventions
 from optc.runtime.text_to_text.rules import Rules
 from optc.runtime.text_to_text.write import write

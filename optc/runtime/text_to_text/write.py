@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from optc.runtime.speech.step import DecoderBatch, Run
+from optc.runtime.encoded.batch import DecoderBatch, Run
 from optc.runtime.text_to_text.rules import Rules
 
 Array = npt.NDArray[np.generic]

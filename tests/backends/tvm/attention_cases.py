@@ -110,7 +110,7 @@ def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
             low = max(end - config.window, 0) if config.window else 0
             low = max(low, (end - 1) // config.chunk * config.chunk) if config.chunk else low
             if not config.causal:
-                end = min(own + (config.window or len(keys)), len(keys))
+                end = min(own + config.window, len(keys)) if config.window else len(keys)
             k, v = (
                 np.repeat(a[low:end].astype(np.float64), config.heads // config.kv_heads, axis=1)
                 for a in (keys, values)

@@ -480,3 +480,25 @@ def test_a_recipe_is_stored_without_paths() -> None:
     assert stored["medusa-heads"] == {"sha256": "ab"}
     assert stored["kv-cache"] == {"tree": True}
     assert "folder" not in recipe.pipeline.spec()
+
+
+def test_options_of_a_decoder_are_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        "name: r\ntask: transcription\npipeline: [simplify]\n"
+        "decoder:\n  pipeline: [canonicalize, kv-cache, quantize-weights: {group_size: 64}]\n"
+    )
+    recipe = load_recipe(path, sets=["quantize-weights.group_size=32"])
+    assert recipe.decoder is not None
+    assert recipe.decoder.backend == "tvm"
+    *_, last = recipe.to_json()["decoder"]["pipeline"]
+    assert last["options"]["group_size"] == 32
+    with pytest.raises(InputError, match="does not run the pass 'fuse-qkv'"):
+        load_recipe(path, sets=["fuse-qkv.x=1"])
+    both = path.read_text().replace("[simplify]", "[simplify, fuse-qkv]")
+    path.write_text(both.replace("[canonicalize", "[kv-cache"))
+    with pytest.raises(InputError, match="kv-cache takes the dense form"):
+        load_recipe(path)
+    path.write_text("name: r\npipeline: [canonicalize]\ndecoder: {pipelines: []}\n")
+    with pytest.raises(InputError, match=r"the key 'decoder\.pipeline' is missing"):
+        load_recipe(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
 
 import optc
+from optc import registry
 from optc.errors import GateError, InputError, RequestError, UnsupportedError
 from optc.runtime.audio.wav import Sound
 from tests.compiling.speech.whisper import (
@@ -119,13 +121,32 @@ def test_draws_are_seeded(artifact: Path) -> None:
     assert found[0] == found[1] != found[2]
 
 
-def test_int8_is_close(folder: Path, tmp_path: Path) -> None:
+#: Of a recipe whose decoder is one of steps.
+STEPS = """
+decoder:
+  pipeline:
+    - canonicalize
+    - rotate-activations: {block: 64}
+    - fuse-qkv
+    - kv-cache: {dtype: bfloat16}
+    - fuse-rotary
+    - quantize-weights: {bits: 8, group_size: 64}
+    - fuse-norm-quantize
+    - fuse-layer-norm: {optional: true}
+"""
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_int8_is_close(folder: Path, tmp_path: Path, steps: bool) -> None:
+    recipe = tmp_path / "int8.yaml"
+    shipped = registry.recipe_files()["speech-int8"].read_text(encoding="utf-8")
+    recipe.write_text(shipped + STEPS * steps)
     for index, one in enumerate(SOUNDS):
         data = (one.samples * 32767).astype("<i2").tobytes()
         (tmp_path / f"{index}.wav").write_bytes(riff(1, 16, data, rate=one.rate))
     made = optc.compile(
         folder,
-        "speech-int8",
+        recipe,
         tmp_path / "a",
         inputs=SOUNDS,
         calibration=tmp_path,
@@ -133,9 +154,41 @@ def test_int8_is_close(folder: Path, tmp_path: Path) -> None:
         set=("quantize-blocks.float_first=2",),
     )
     counts = [one.count for one in made.manifest.passes if one.name == "quantize-blocks"]
-    assert counts == [14, 15]  # 6 products of a layer, cross keys and values; 8, and the head
+    # 6 products of a layer, cross keys and values; of a decoder's 8, and the head
+    assert counts == ([14] if steps else [14, 15])
+    names = [one.name for one in made.manifest.passes]
+    assert ("quantize-weights" in names) == steps
     with optc.load_transcriber(made.path) as transcriber:
         assert transcriber.transcribe(SOUNDS[0], language="en").tokens
+
+
+def test_a_decoder_of_named_tensors(folder: Path, artifact: Path, tmp_path: Path) -> None:
+    """It writes the same, and says why it is there where nobody asked for it."""
+    why = "no TVM kernel reads KV pools of float16"
+    for how in ({"backend": "onnxruntime"}, {"set": ("kv-cache.dtype=float16",)}):
+        made = optc.compile(
+            folder, output=tmp_path / "b", inputs=SOUNDS, no_gates=True, force=True, **how
+        )
+        engines = {one.role: (one.backend, one.step is None) for one in made.manifest.engines}
+        assert engines == dict.fromkeys(("encoder", "target"), ("onnxruntime", True))
+        assert any(why in one for one in made.report()["warnings"]) == ("set" in how)
+    with optc.load_transcriber(made.path) as one, optc.load_transcriber(artifact) as other:
+        for language in ("de", None):
+            found = [
+                [written.tokens for written in each.transcribe_all(SOUNDS, language=language)]
+                for each in (one, other)
+            ]
+            assert found[0] == found[1]
+        with pytest.raises(TypeError, match="takes no named tensors"):
+            other.calls(SOUNDS[0], other.transcribe(SOUNDS[0]))
+
+
+def test_callers_of_several_threads_share_steps(artifact: Path) -> None:
+    with optc.load_transcriber(artifact) as transcriber:
+        wanted = [one.tokens for one in transcriber.transcribe_all(SOUNDS)]
+        with ThreadPoolExecutor(5) as pool:
+            found = list(pool.map(transcriber.transcribe, SOUNDS))
+    assert [one.tokens for one in found] == wanted
 
 
 def test_two_compiles_are_the_same_bytes(folder: Path, artifact: Path, tmp_path: Path) -> None:
@@ -146,7 +199,11 @@ def test_two_compiles_are_the_same_bytes(folder: Path, artifact: Path, tmp_path:
 def test_what_it_is(artifact: Path) -> None:
     manifest = optc.artifact.artifact.Artifact.open(artifact).manifest  # type: ignore[attr-defined]
     assert manifest.task.name == "transcription"
-    assert sorted(engine.role for engine in manifest.engines) == ["encoder", "target"]
+    engines = {engine.role: engine.backend for engine in manifest.engines}
+    assert engines == {"encoder": "onnxruntime", "target": "tvm"}
+    assert manifest.task.roles == {"encoder": "tensors", "target": "step"}
+    target = next(engine for engine in manifest.engines if engine.role == "target")
+    assert target.spec.encoded == SECONDS * 50
     report = json.loads((artifact / "report.json").read_text())
     values = {one["name"]: one["value"] for one in report["gates"]}
     assert values["token_agreement"] == values["transcript_agreement"] == 1
@@ -194,7 +251,11 @@ def test_bad_compiles_leave_nothing(folder: Path, tmp_path: Path) -> None:
         recipe="speech-int8",
         calibration=tmp_path / "long.wav",
     )
-    refused("transcript_agreement: 1 is below the bound 2", gate="transcript_agreement=2")
+    refused(
+        "transcript_agreement: 1 is below the bound 2",
+        gate="transcript_agreement=2",
+        backend="onnxruntime",
+    )
 
 
 def test_the_best_recipe_of_a_task_is_found(folder: Path, tmp_path: Path) -> None:

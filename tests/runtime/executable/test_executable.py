@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from optc.runtime.executable.executable import KVGroup, LayerKV, StepInterface
 
@@ -25,5 +26,7 @@ def test_bytes_of_a_token_in_all_layers() -> None:
     spec = StepInterface(16, 64, 8, 4, 4, 16, True, groups, layers)
     assert spec.kv_bytes_per_token == 16 + 96
     assert spec.kv_bytes_beyond_windows == 16
+    encoded = replace(spec, encoded=3)  # what its last group holds is no token's
+    assert (encoded.kv_bytes_per_token, encoded.kv_bytes_beyond_windows) == (16, 16)
     assert not spec.tree
     assert not spec.samples

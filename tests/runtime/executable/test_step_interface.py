@@ -33,6 +33,7 @@ FULL = replace(
     hidden_rows="logits",
     shared_kv=(1, 0),
     features=True,
+    encoded=1500,
     adapters=AdapterSpec(2, 8, (AdapterModule(16, 16, (PART, TURNED), 16),)),
 )
 

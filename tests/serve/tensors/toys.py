@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from optc.errors import EngineError
 from optc.runtime.audio.conventions import Conventions
 from optc.runtime.audio.mel import LogMel
+from optc.runtime.encoded.tensor_decoder import TensorDecoder
 from optc.runtime.executable.tensors import Array
 from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
 from optc.runtime.speech.transcriber import Transcriber
@@ -155,4 +156,4 @@ def writer() -> Transcriber:
     """A model of speech."""
     words = {"nought": 0, "hello": 1, "world": 2, "goodbye": 3}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="nought"))
-    return Transcriber(Hears(), Says(), SPEECH, tokenizer, {"name": "toy"})
+    return Transcriber(Hears(), TensorDecoder(Says()), SPEECH, tokenizer, {"name": "toy"})

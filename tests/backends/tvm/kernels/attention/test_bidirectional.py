@@ -1,4 +1,4 @@
-"""Rows that see what lies behind them: encoders."""
+"""Rows that see what lies behind them: encoders; and rows that see the states of an encoder."""
 
 from __future__ import annotations
 
@@ -45,6 +45,22 @@ def test_against_float64(name: str, dtype: str, target: str) -> None:
     assert not out[-2:].any()
     assert sqnr(out[:-2], expected) > least
     assert np.abs(out[:-2] - expected).max() < largest
+
+
+#: Rows of sequences, and states that they attend to: more of them, fewer, as many.
+STATES = [(1, 257), (5, 3), (17, 300), (1, 16), (37, 1), (16, 16)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "target"), [("float32", TARGETS[0]), ("bfloat16", TARGETS[1]), ("int8", TARGETS[0])]
+)
+def test_states_of_an_encoder(dtype: str, target: str) -> None:
+    config = replace(SMALL, kv_dtype=dtype, group=1, groups=2, key_dim=64, value_dim=64)
+    least, largest = BOUNDS[dtype]
+    step = sequences(config, STATES)
+    out, expected = attend(config, isa_named(target), step, 16), oracle(config, step)
+    assert sqnr(out, expected) > least
+    assert np.abs(out - expected).max() < largest
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -1,0 +1,151 @@
+"""Decoders of encoder-decoders as engines of ragged steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from optc import registry
+from optc.artifact.manifest import EngineEntry
+from optc.artifact.tasks.task import Task
+from optc.backend import BuildOptions, SharedWeights, StepBackend
+from optc.compiling.building.built_engine import TARGET, BuiltEngine, engine_of
+from optc.compiling.recipes.decoder import DecoderRecipe
+from optc.compiling.resolving.engines import EngineTarget
+from optc.compiling.tensors.stages import Stages
+from optc.errors import UnsupportedError
+from optc.ir.pipeline.instruments import dump_to
+from optc.runtime.executable.interface import type_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from optc.ir.pipeline.record import PassRecord
+
+#: Rows of a step, sequences that run at once, and rows of a step with logits.
+_ROWS, _SEQUENCES, _LOGITS = 256, 16, 64
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """A decoder that attends to an encoder.
+
+    Attributes:
+        export: Gives it in the form `optc.ir.forms.decoder.Exported`.
+        most_tokens: Of a sequence, prompt and text together.
+    """
+
+    export: Callable[[], ir.Model]
+    most_tokens: int
+
+    @property
+    def limits(self) -> BuildOptions:
+        """Of its engines."""
+        return BuildOptions(
+            max_context=self.most_tokens,
+            max_rows=_ROWS,
+            max_sequences=_SEQUENCES,
+            max_logit_rows=_LOGITS,
+        )
+
+
+@dataclass(frozen=True)
+class LoweredSteps:
+    """A decoder as a ragged step, to be built.
+
+    Attributes:
+        backend: Builds it.
+        model: The step.
+        limits: Of its engines.
+        runs: Of the passes that made it.
+    """
+
+    backend: StepBackend
+    model: ir.Model
+    limits: BuildOptions
+    runs: tuple[PassRecord, ...]
+
+
+def lower_steps(stages: Stages, part: StepPart | None, warnings: list[str]) -> LoweredSteps | None:
+    """The decoder as a ragged step; None where it is compiled as the encoder is.
+
+    Args:
+        stages: Of the recipe.
+        part: The decoder, if the model has one.
+        warnings: Get one that says why, where the recipe wants steps.
+    """
+    recipe, asked = stages.recipe.decoder, stages.asked
+    if recipe is None or part is None or asked.backend:
+        return None
+    backend, reason = step_backend(recipe, stages.engines)
+    if backend is not None:
+        dumps = [] if asked.dump_dir is None else [dump_to(Path(asked.dump_dir) / "steps")]
+        try:
+            model = part.export()
+            runs = recipe.pipeline.run(model, dumps)
+            reason = refusal(backend, model, stages.engines)
+            if not reason:
+                return LoweredSteps(backend, model, part.limits, tuple(runs))
+        except UnsupportedError as error:
+            reason = f"{error.where}: {error.message}"
+    warnings.append(
+        f"the decoder runs in the backend {stages.recipe.backend}, in batches of requests that"
+        f" begin together: no steps of {recipe.backend} are built of it ({reason})"
+    )
+    return None
+
+
+def build_steps(stages: Stages, steps: LoweredSteps, request: EngineTarget) -> BuiltEngine:
+    """Build one engine of a decoder's steps, which the last request changes."""
+    started, name = time.perf_counter(), engine_of(TARGET, request)
+    folder = f"engines/{name}"
+    model = steps.model if request is stages.engines[-1] else steps.model.clone()
+    place, backend = stages.writer.subfolder(folder), steps.backend
+    build = backend.build(model, request.target, place, steps.limits)
+    entry = EngineEntry(
+        name=name,
+        role=TARGET,
+        backend=backend.name,
+        target=request.target,
+        requires=build.requires,
+        interface=build.spec,
+        data=build.backend_data,
+        folder=folder,
+        files=build.files,
+    )
+    weights = SharedWeights(f"../{name}", build.backend_data)
+    return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
+
+
+def refusal(backend: StepBackend, model: ir.Model, engines: Sequence[EngineTarget]) -> str:
+    """Why the backend does not build a step for one of the targets; empty if it does for all."""
+    for node in model.graph:
+        for one in engines:
+            support = backend.supports(node, one.target)
+            if support.how == "unsupported":
+                return f"{node.op_type} {node.name}: {support.reason}"
+    return ""
+
+
+def with_interfaces(task: Task, engines: Sequence[EngineEntry]) -> Task:
+    """The task of a model whose roles have the interfaces of these engines."""
+    found = {engine.role: type_of(engine.interface) for engine in engines}
+    return structs.replace(task, roles={**task.roles, **found})
+
+
+def step_backend(
+    recipe: DecoderRecipe, engines: Sequence[EngineTarget]
+) -> tuple[StepBackend | None, str]:
+    """The backend of a decoder's steps, and empty; or None, and why it builds none for all of the
+    targets."""
+    backend = registry.backend(recipe.backend)
+    if not isinstance(backend, StepBackend):
+        return None, f"the backend {recipe.backend} builds no steps"
+    reasons = [backend.available(), *(backend.takes(one.target) for one in engines)]
+    reason = next(filter(None, reasons), "")
+    return (None if reason else backend), reason

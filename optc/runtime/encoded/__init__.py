@@ -1,0 +1,1 @@
+"""Decoders that attend to an encoder: requests, and the loops over engines of two kinds."""

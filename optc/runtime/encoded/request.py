@@ -1,0 +1,97 @@
+"""The contract between requests of a decoder that attends to an encoder, and who runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The states of an encoder that one request attends to.
+
+    Attributes:
+        tensors: By name, ``cross_0`` … (`optc.importer.tensors.encoder_decoder.ImportedHalves`),
+            each f32[requests, heads, positions, D].
+        row: The request's.
+    """
+
+    tensors: Mapping[str, Array]
+    row: int
+
+    def rows(self) -> list[Float32]:
+        """Keys and values of each layer in order, [positions, heads * D]."""
+        count = sum(name.startswith("cross_") for name in self.tensors)
+        found = (self.tensors[f"cross_{index}"][self.row] for index in range(count))
+        return [one.transpose(1, 0, 2).reshape(one.shape[1], -1) for one in found]
+
+
+class Decoding(Protocol):
+    """A request: tokens that are read, and what their logits lead to.
+
+    Attributes:
+        encoded: What it attends to.
+        prompt: The tokens that it begins with, at least one.
+        heard: Place in the prompt from which on logits are wanted.
+    """
+
+    encoded: Encoded
+    prompt: Sequence[int]
+    heard: int
+
+    def take(self, logits: Float32) -> Sequence[int]:
+        """The tokens to go on with; empty where the request ends.
+
+        Args:
+            logits: f32[n, V] behind the tokens of the prompt from ``heard`` on, later behind each
+                of those that were given last. They may be changed, and stay as they are.
+        """
+        ...
+
+
+R = TypeVar("R", bound=Decoding)
+
+
+class Session(Protocol, Generic[R]):
+    """Requests of one caller. They run at the same time as those of other callers."""
+
+    def submit(self, requests: Iterable[R]) -> None:
+        """Begin with more requests."""
+        ...
+
+    def wait(self) -> R:
+        """The next request that has ended.
+
+        Raises:
+            RequestError: The engine is closed.
+            Exception: What `Decoding.take` raised.
+        """
+        ...
+
+
+class Decoder(Protocol):
+    """A decoder that attends to an encoder; usable from several threads."""
+
+    def session(self) -> Session[Any]:
+        """For one caller."""
+        ...
+
+    def close(self) -> None:
+        """Free the engine."""
+        ...
+
+
+def run(decoder: Decoder, requests: Sequence[Decoding]) -> None:
+    """Run requests to their ends; raises as `Session.wait`."""
+    session = decoder.session()
+    session.submit(requests)
+    for _ in requests:
+        session.wait()

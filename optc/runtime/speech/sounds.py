@@ -1,0 +1,41 @@
+"""Sounds as a transcriber takes them, and windows of their features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from optc.errors import RequestError
+from optc.runtime.audio.wav import Sound, read_wav
+
+Float32 = npt.NDArray[np.float32]
+#: What is taken for speech.
+Speech = str | Path | Sound | Float32
+
+
+def sound_of(speech: Speech, rate: int) -> Sound:
+    """The sound that is taken; floats have the rate ``rate``.
+
+    Raises:
+        InputError: The file is none.
+        RequestError: It is no sound.
+    """
+    if isinstance(speech, Sound):
+        return speech
+    if isinstance(speech, str | Path):
+        return read_wav(Path(speech))
+    if not isinstance(speech, np.ndarray) or speech.ndim != 1 or speech.dtype.kind != "f":
+        raise RequestError(
+            "is no sound",
+            where="speech",
+            hint=f"a WAV file, optc.Sound(samples, rate), or floats [n] at {rate} a second",
+        )
+    return Sound(speech.astype(np.float32, copy=False), rate)
+
+
+def cut(features: Float32, at: int, frames: int) -> Float32:
+    """f32[mels, frames] from frame ``at``; zeros follow the end, as Whisper was trained."""
+    found = features[:, at : at + frames]
+    return np.pad(found, ((0, 0), (0, frames - found.shape[1])))

@@ -1,0 +1,1 @@
+"""Decoders that attend to an encoder: what they have beside other decoders."""
