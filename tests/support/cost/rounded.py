@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[3] / "recipes"
 #: Passes that read a text.
 CALIBRATING = {"propagate-errors"}
 

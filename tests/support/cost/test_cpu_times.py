@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.cost.cpu_times import tables
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BUSY = """
 import subprocess, sys, time
 import pytest
