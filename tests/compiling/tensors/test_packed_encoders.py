@@ -144,7 +144,6 @@ def test_an_encoder_of_images_runs_on_packed_rows(tmp_path: Path) -> None:
     with optc.load_tensors(artifact.path) as engine:
         whole = engine(images)  # more rows than a call of the engine takes
         alone = [engine(images[i : i + 1]) for i in (0, 7, 299)]
-        assert engine(images[:0])["pooler_output"].shape == (0, 32)
     assert whole["last_hidden_state"].shape == (300, 5, 32)
     for name, rows in whole.items():
         np.testing.assert_array_equal(
