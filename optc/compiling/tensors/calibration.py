@@ -41,8 +41,9 @@ def split_samples(
 
     Args:
         samples: Inputs, some rows each.
-        calibration: The user's for calibrating; none are every fourth row of ``samples``, or of
-            many rows fewer.
+        calibration: The user's for calibrating; none are a fourth of the rows of ``samples``. They
+            are drawn at random, by a seed, and so are 512 of more rows: of samples that come by
+            class, or by turns, neither the first nor every fourth ones are of all kinds.
         interface: Rows are apart where the first axis of every input is one dynamic dimension.
     """
     dim = rows_dim(interface)
@@ -51,14 +52,16 @@ def split_samples(
     most = min(_JUDGED, interface.symbols[dim].most)
     few = min(_CALIBRATED, interface.symbols[dim].most)
     if calibration:
-        rows = list(_rows(calibration))[:_MOST_ROWS]
-        return Split(_calls(rows, few), tuple(samples), True)
+        given = list(_rows(calibration))
+        chosen = [given[index] for index in sorted(_drawn(len(given), _MOST_ROWS))]
+        return Split(_calls(chosen, few), tuple(samples), True)
     rows = list(_rows(samples))
     if len(rows) < _LEAST_ROWS or interface.symbols[dim].least > 1:
         return Split(tuple(samples), tuple(samples), False)
-    step = max(4, -(-len(rows) // _MOST_ROWS))
-    rest = [row for index, row in enumerate(rows) if index % step]
-    return Split(_calls(rows[::step], few), _calls(rest, most), True)
+    drawn = _drawn(len(rows), min(len(rows) // 4, _MOST_ROWS))
+    chosen = [row for index, row in enumerate(rows) if index in drawn]
+    rest = [row for index, row in enumerate(rows) if index not in drawn]
+    return Split(_calls(chosen, few), _calls(rest, most), True)
 
 
 def rows_dim(interface: TensorsInterface) -> str | None:
@@ -66,6 +69,12 @@ def rows_dim(interface: TensorsInterface) -> str | None:
     dims = {one.dims[0] if one.dims else 0 for one in interface.inputs}
     (only, *others) = dims
     return only if not others and isinstance(only, str) else None
+
+
+def _drawn(rows: int, count: int) -> set[int]:
+    """Places of ``count`` of so many rows, or of all, drawn by a seed."""
+    drawn = np.random.default_rng(0).choice(rows, min(rows, count), replace=False)
+    return set(drawn.tolist())
 
 
 def _rows(samples: Sequence[Tensors]) -> Iterator[Tensors]:
