@@ -114,7 +114,7 @@ def main() -> None:
         }
         print(json.dumps(figures), flush=True)
         for recipe in asked.recipe or _RECIPES:
-            made = optc.compile(folder, recipe, work / recipe, set=tuple(asked.set))
+            made = optc.compile(folder, recipe, work / Path(recipe).stem, set=tuple(asked.set))
             figures[recipe] = compared(made.path, texts, sounds, wanted)
             gates = made.report()["gates"]
             figures[recipe]["gates"] = {gate["name"]: gate["value"] for gate in gates}
