@@ -108,11 +108,10 @@ def _samples(
     task: Task, path: Path, loaded: Any, inputs: Sequence[Path]
 ) -> Sequence[Mapping[str, Array]]:
     from optc.compiling.tensors.samples import random_samples, read_samples
-    from optc.compiling.tensors.sentences import sentence_samples, text_samples
+    from optc.compiling.tensors.sentences import sentence_samples, text_samples, tokenizer_of
 
-    tokenizer = Artifact.open(path, "size").manifest.tokenizer
-    if tokenizer is not None:
-        content = (path / tokenizer.files[0]).read_text("utf-8")
+    content = tokenizer_of(Artifact.open(path, "size"))
+    if content is not None:
         if inputs:
             return text_samples(content, loaded.interface, read_texts(inputs), task)
         return sentence_samples(content, loaded.interface, task)

@@ -24,7 +24,7 @@ class DecoderKeys(BaseModel):
 
 @dataclass(frozen=True)
 class DecoderRecipe:
-    """How a decoder of steps is compiled.
+    """The compile of a decoder of steps.
 
     Attributes:
         backend: Registry name of the backend.

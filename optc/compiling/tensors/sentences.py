@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 import tokenizers
 
+from optc.artifact.artifact import Artifact
 from optc.artifact.tasks.reranking import RERANKING
 from optc.artifact.tasks.task import Task
 from optc.artifact.tasks.tensors import TENSORS
@@ -35,6 +36,14 @@ def sentences(count: int = _COUNT) -> list[str]:
     found = list(dict.fromkeys(one for one in pieces if len(one) >= _LEAST_CHARACTERS))
     step = max(1, len(found) // count)
     return found[::step][:count]
+
+
+def tokenizer_of(artifact: Artifact) -> str | None:
+    """The content of an artifact's ``tokenizer.json``; None where it has none."""
+    tokenizer = artifact.manifest.tokenizer
+    if tokenizer is None:
+        return None
+    return (artifact.path / tokenizer.files[0]).read_text("utf-8")
 
 
 def sentence_samples(

@@ -69,7 +69,7 @@ class StepDecoder:
     def __init__(self, load: Callable[[], EncodedEngine]) -> None:
         self._new: queue.SimpleQueue[_Submitted | None] = queue.SimpleQueue()
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._waiting: deque[_Submitted] = deque()
         self._running: list[_Running] = []
         started: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()

@@ -4,6 +4,7 @@ Pillow, as a Hugging Face folder's ``preprocessor_config.json`` says."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError, RequestError, UnavailableError, UnsupportedError
+from optc.system.foreign.file import read_file
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -227,14 +229,19 @@ _TAKEN = "a path, an image of Pillow, or uint8 [height, width, 3] in the order r
 
 
 def _opened(path: Path) -> Image.Image:
-    return opened_image(path, str(path))
+    try:
+        data = read_file(path)
+    except (OSError, ValueError) as error:
+        reason = f"is no image that can be read: {error}"
+        raise RequestError(reason, where=str(path)) from error
+    return opened_image(BytesIO(data), str(path))
 
 
-def opened_image(source: Path | IO[bytes], where: str, most: int = _MOST_PIXELS) -> Image.Image:
+def opened_image(source: IO[bytes], where: str, most: int = _MOST_PIXELS) -> Image.Image:
     """An image of a file.
 
     Args:
-        source: The file, or its bytes.
+        source: The file's bytes.
         where: For errors.
         most: Pixels that it may have.
 

@@ -28,7 +28,7 @@ def index_rows(graph: ir.Graph, report: PassReport) -> None:
 
 
 def _as_it_is(value: ir.Value) -> ir.Value:
-    """What ``value`` was before it was expanded to the shape that it has."""
+    """``value`` as it was before it was expanded to the shape that it has."""
     node = producer(value, "Expand")
     shape = None if node is None else producer(node.inputs[1], "Shape")
     if node is None or shape is None or dict(shape.attributes.items()).keys() - {"start"}:

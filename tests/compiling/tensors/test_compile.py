@@ -85,7 +85,7 @@ def test_bad_input_is_told(file: Path, tmp_path: Path) -> None:
     refused("max_context: concerns decoders of text", max_context=64)
     for name in ("int4-fused", "int8-fused"):
         refused(f"recipe '{name}' is for the task 'text-generation'", recipe=name)
-    refused("takes encoders of text over packed rows", backend="tvm")
+    refused("takes encoders over packed rows", backend="tvm")
     refused("sample 0, input x: axis 1 has 5 elements", inputs=[{"x": f32(2, 5)}])
     refused("absent.npz: is no file of arrays", inputs=[tmp_path / "absent.npz"])
 

@@ -1,4 +1,4 @@
-"""Causal attention of the dense form, in PyTorch."""
+"""Attention of the dense form, in PyTorch: causal, and to the states of an encoder."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ def attention(operands: Operands, attributes: Attributes) -> Tensor:
         [B, S, H*Dv].
     """
     heads, kv_heads = attributes["num_heads"], attributes["kv_num_heads"]
-    q, k, v = (
-        given(operands, place).unflatten(-1, (count, -1)).transpose(1, 2)
-        for place, count in enumerate((heads, kv_heads, kv_heads))
-    )
-    q, k = (t.to(v.dtype) for t in (q, k))
+    q, k, v = _by_head(operands, heads, kv_heads)
     window, chunk = attributes.get("window", 0), attributes.get("chunk", 0)
     by_head = [operands[i] if len(operands) > i else None for i in (3, 4)]
     if attributes.get("softcap", 0.0) or any(each is not None for each in by_head):
@@ -45,6 +41,25 @@ def attention(operands: Operands, attributes: Attributes) -> Tensor:
             enable_gqa=heads != kv_heads,
         )
     return out.transpose(1, 2).flatten(-2)
+
+
+def cross_attention(operands: Operands, attributes: Attributes) -> Tensor:
+    """Attention [B, S, H*Dv] of q [B, S, H*Dk] to all of k [B, P, Hkv*Dk] and v [B, P, Hkv*Dv]."""
+    heads, kv_heads = attributes["num_heads"], attributes["kv_num_heads"]
+    q, k, v = _by_head(operands, heads, kv_heads)
+    out = F.scaled_dot_product_attention(
+        *(q, k, v), scale=attributes["scale"], enable_gqa=heads != kv_heads
+    )
+    return out.transpose(1, 2).flatten(-2)
+
+
+def _by_head(operands: Operands, heads: int, kv_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v [B, heads, length, D] of one type."""
+    q, k, v = (
+        given(operands, place).unflatten(-1, (count, -1)).transpose(1, 2)
+        for place, count in enumerate((heads, kv_heads, kv_heads))
+    )
+    return q.to(v.dtype), k.to(v.dtype), v
 
 
 def _spelled(

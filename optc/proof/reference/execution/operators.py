@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812 - the field's name for it
 from torch import Tensor
 
 from optc.ir.functions import DOMAIN
-from optc.proof.reference.execution.attention import attention
+from optc.proof.reference.execution.attention import attention, cross_attention
 from optc.proof.reference.execution.experts import combine_experts, expert_matmul, top_k_router
 from optc.proof.reference.execution.node import (
     Attributes,
@@ -255,6 +255,7 @@ OPERATORS: Mapping[tuple[str, str], Function] = {
     (DOMAIN, "HeadRMSNorm"): _head_rms_norm,
     (DOMAIN, "BlockHadamard"): _block_hadamard,
     (DOMAIN, "Attention"): attention,
+    (DOMAIN, "CrossAttention"): cross_attention,
     (DOMAIN, "GatedActivation"): _gated,
     (DOMAIN, "TopKRouter"): top_k_router,
     (DOMAIN, "ExpertMatMul"): expert_matmul,

@@ -139,6 +139,16 @@ CASES = [
     attention(more=[vector(4)], window=3),
     attention(more=[None, vector(4)]),
     attention(more=[vector(4), vector(4)], chunk=4, softcap=1.5),
+    *(
+        ours(
+            "CrossAttention",
+            [normal(2, 3, 4 * 8), normal(2, 9, heads * 8), normal(2, 9, heads * 6)],
+            num_heads=4,
+            kv_num_heads=heads,
+            scale=0.3,
+        )
+        for heads in (4, 2)
+    ),
     *(ours("GatedActivation", [X], activation=one) for one in ("silu", "gelu", "gelu_tanh")),
     ours("GatedActivation", [X], activation="silu", alpha=1.702, limit=0.4, up_shift=1.0),
     ours("TopKRouter", [normal(2, 7, 8)], **ROUTER),
