@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from optc.system.hardware.machine import this_machine
 #: Tests that need a CUDA device; without one they run on the emulator (`test_emulated`).
 collect_ignore = [] if this_machine().sm else ["on_device"]
 EMULATOR = Path(__file__).parent / "emulator"
+_IS_WORKER = re.compile("PYTEST_XDIST_")
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +31,10 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     header = str(folder / "emulator.h.gch")
     subprocess.run([sys.executable, script, "--header", header], check=True)
     nvcc.chmod(0o755)
+    # pytest in such a process is no worker: its folders are its own, not all runs'
+    variables = {name: value for name, value in os.environ.items() if not _IS_WORKER.match(name)}
     return {
-        **os.environ,
+        **variables,
         "LD_LIBRARY_PATH": str(folder),
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
         "EMULATED_SM": "90",
