@@ -16,8 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
-import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,13 +26,16 @@ import tokenizers
 
 from benchmarks.encoders.models import Maker
 from benchmarks.encoders.quality import quality
+from benchmarks.encoders.rows import Rows, open_rows, table
 from benchmarks.encoders.workers.encoder_worker import padded
 from benchmarks.peers.measuring import Worker
-from benchmarks.peers.tools import FailedError
 from optc.compiling.tensors.sentences import sentences
-from optc.errors import OptcError
 from optc.importer.tensors.encoder import import_encoder
 
+_WORKER = Path(__file__).parent / "workers" / "encoder_worker.py"
+_HEAD = ("engine", "ms a text, alone", "ms a text of 32", "cosine, mean", "recall of 10")
+#: Sentences that static quantization is calibrated by.
+_CALIBRATION = 300
 #: Texts that are timed.
 _TEXTS = 32
 #: Calls of a turn with all of them.
@@ -61,9 +62,11 @@ def token_ids(folder: Path, count: int) -> list[list[int]]:
     return [one.ids for one in reader.encode_batch(sentences(count))]
 
 
-def reference_vectors(maker: Maker, texts: list[list[int]]) -> Any:
+def reference_vectors(folder: Path, texts: list[list[int]]) -> Any:
     """Vectors of the module in PyTorch float32."""
-    run = maker.reference()
+    run = import_encoder(folder).reference
+    if run is None:
+        raise SystemExit(f"{folder} has no reference")
     parts = [run(padded(texts[i : i + _TEXTS]))["embeddings"] for i in range(0, len(texts), _TEXTS)]
     return np.concatenate(parts)
 
@@ -75,7 +78,7 @@ def timed_texts(texts: list[list[int]]) -> list[list[int]]:
     return order[::step][:_TEXTS]
 
 
-def measure_round(rows: dict[str, tuple[Worker, dict[str, Any]]], texts: list[list[int]]) -> None:
+def measure_round(rows: Rows, texts: list[list[int]]) -> None:
     """One round: each text alone, then all together, engines one after the other for each."""
     alone = dict.fromkeys(rows, 0.0)
     for text in texts:
@@ -87,50 +90,25 @@ def measure_round(rows: dict[str, tuple[Worker, dict[str, Any]]], texts: list[li
         figures["together"].append(1e3 * seconds / _CALLS / len(texts))
 
 
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """The results as Markdown."""
-    lines = [
-        "| engine | ms a text, alone | ms a text of 32 | cosine, mean | recall of 10 |",
-        "|---|---|---|---|---|",
-    ]
-    for label, found in results.items():
-        if "reason" in found:
-            lines.append(f"| {label} | {found['reason']} | | | |")
-            continue
-        alone, together = (statistics.median(found[name]) for name in ("alone", "together"))
-        figures = f"{alone:.3f} | {together:.3f}"
-        near = f"{found['cosine_mean']:.5f} | {found['recall_at_10']:.4f}"
-        lines.append(f"| {label} | {figures} | {near} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     """Make, compare and time."""
     asked = arguments()
     texts = token_ids(asked.folder, asked.sentences)
-    maker = Maker(asked.folder, asked.workdir, asked.threads, texts)
-    wanted, chosen = reference_vectors(maker, texts), timed_texts(texts)
-    results: dict[str, dict[str, Any]] = {}
-    rows: dict[str, tuple[Worker, dict[str, Any]]] = {}
+    samples = [padded([text]) for text in texts[:_CALIBRATION]]
+    maker = Maker(asked.folder, asked.workdir, asked.threads, _WORKER, samples)
+    wanted, chosen = reference_vectors(asked.folder, texts), timed_texts(texts)
     with ExitStack() as stack, tempfile.TemporaryDirectory() as scratch:
-        for label, make in maker.makers().items():
-            if asked.only and not any(text in label for text in asked.only):
-                continue
-            file = Path(scratch) / "vectors.npy"
-            try:
-                worker = Worker(make())
-                stack.callback(worker.close)
-                worker.ask("embed", texts=texts, file=str(file))
-            except (FailedError, OptcError, OSError, ValueError) as error:
-                results[label] = {"reason": " ".join(str(error).split())[:200]}
-                continue
-            figures = {"alone": [], "together": [], **quality(np.load(file), wanted)}
-            results[label] = figures
-            rows[label] = (worker, figures)
-            print(f"· {label}", file=sys.stderr)
+        file = str(Path(scratch) / "vectors.npy")
+
+        def figures(worker: Worker) -> dict[str, Any]:
+            worker.ask("embed", texts=texts, file=file)
+            return {"alone": [], "together": [], **quality(np.load(file), wanted)}
+
+        results, rows = open_rows(stack, maker.makers(), asked.only, figures)
         for _ in range(asked.rounds):
             measure_round(rows, chosen)
-    print(table(results))
+    times = {"alone": ".3f", "together": ".3f"}
+    print(table(_HEAD, results, times, {"cosine_mean": ".5f", "recall_at_10": ".4f"}))
     if asked.json:
         asked.json.write_text(json.dumps({"threads": asked.threads, "rows": results}, indent=1))
 

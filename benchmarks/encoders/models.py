@@ -1,9 +1,9 @@
-"""The engines of a folder of sentence-transformers that are measured, and how each is made."""
+"""The engines of an encoder's folder that are measured, and how each is made."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import optc
-from benchmarks.encoders.workers.encoder_worker import padded
 from benchmarks.peers import environments
 from benchmarks.peers.tools import run
 from optc import registry
@@ -19,11 +18,8 @@ from optc.backend import TensorsBuilder
 from optc.importer.tensors.encoder import import_encoder
 from optc.system.hardware.target import parse_target
 
-_WORKERS = Path(__file__).parent / "workers"
-_WORKER = _WORKERS / "encoder_worker.py"
+_QUANTIZE = Path(__file__).parent / "workers" / "quantize_openvino.py"
 _OPENVINO = "openvino-genai"
-#: Sentences that static quantization is calibrated by.
-_CALIBRATION = 300
 
 
 @dataclass(frozen=True)
@@ -31,16 +27,18 @@ class Maker:
     """Makes engines of a folder under a work folder, once each.
 
     Attributes:
-        folder: Of the model.
+        folder: Of the model, as transformers or sentence-transformers write it.
         work: Where engines go.
         threads: Of each.
-        texts: Token ids of sentences, for calibration.
+        worker: The script that runs an engine.
+        samples: Inputs of calls by name, by which static quantization is calibrated.
     """
 
     folder: Path
     work: Path
     threads: int
-    texts: Sequence[list[int]]
+    worker: Path
+    samples: Sequence[Mapping[str, Any]]
 
     def makers(self) -> dict[str, Any]:
         """By label, a function that makes the engine and gives the command of its worker."""
@@ -57,10 +55,6 @@ class Maker:
             "torch.compile bf16": lambda: self._row("torch-bf16", self.folder),
         }
 
-    def reference(self) -> Any:
-        """The module in PyTorch float32, over what `padded` gives."""
-        return import_encoder(self.folder).reference
-
     def onnx(self) -> Path:
         """The graph in float32, as optc imports it."""
         place = self.work / "onnx"
@@ -73,12 +67,13 @@ class Maker:
         return place / "model.onnx"
 
     def _row(self, kind: str, path: Path, python: str = sys.executable) -> tuple[str, ...]:
-        return (python, str(_WORKER), kind, str(path), str(self.threads))
+        return (python, str(self.worker), kind, str(path), str(self.threads))
 
     def _optc(self, recipe: str) -> tuple[str, ...]:
         place = self.work / recipe
         if not place.exists():
-            optc.compile(self.folder, recipe, place, gate=("none",))
+            ours = "tvm" if recipe.startswith("encoder-") else None
+            optc.compile(self.folder, recipe, place, backend=ours, gate=("none",))
         return self._row("optc", place)
 
     def _dynamic(self) -> Path:
@@ -106,11 +101,10 @@ class Maker:
             samples = target.parent / "samples.npz"
             arrays = {
                 f"{name}.{i}": array
-                for i, text in enumerate(self.texts[:_CALIBRATION])
-                for name, array in padded([text]).items()
+                for i, sample in enumerate(self.samples)
+                for name, array in sample.items()
             }
             np.savez(samples, **arrays)
             python = environments.ensure(_OPENVINO, self.work) / "python"
-            script = str(_WORKERS / "quantize_openvino.py")
-            run([str(python), script, str(self.onnx()), str(samples), str(target)])
+            run([str(python), str(_QUANTIZE), str(self.onnx()), str(samples), str(target)])
         return target

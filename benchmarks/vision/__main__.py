@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
-import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,12 +22,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.encoders.models import Maker
+from benchmarks.encoders.rows import Rows, open_rows, table
 from benchmarks.peers.measuring import Worker
-from benchmarks.peers.tools import FailedError
-from benchmarks.vision.models import Maker, random_tiny
-from optc.errors import OptcError
 from optc.importer.tensors.encoder import import_encoder
 
+_WORKER = Path(__file__).parent / "workers" / "image_worker.py"
+_HEAD = ("engine", "ms an image, alone", "ms an image of 8", "cosine, mean", "same class")
 #: Calls of a turn, by the images of each.
 _CALLS = {1: 8, 8: 2}
 #: Images that static quantization is calibrated by.
@@ -60,28 +59,12 @@ def quality(found: Any, wanted: Any) -> dict[str, float]:
     }
 
 
-def measure_round(rows: dict[str, tuple[Worker, dict[str, Any]]], files: dict[int, Path]) -> None:
+def measure_round(rows: Rows, files: dict[int, Path]) -> None:
     """One round: engines one after the other, for each number of images."""
     for count, calls in _CALLS.items():
         for worker, figures in rows.values():
             seconds = worker.ask("time", images=str(files[count]), calls=calls)["seconds"]
             figures[f"ms_{count}"].append(1e3 * seconds / calls / count)
-
-
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """The results as Markdown."""
-    lines = [
-        "| engine | ms an image, alone | ms an image of 8 | cosine, mean | same class |",
-        "|---|---|---|---|---|",
-    ]
-    for label, found in results.items():
-        if "reason" in found:
-            lines.append(f"| {label} | {found['reason']} | | | |")
-            continue
-        times = " | ".join(f"{statistics.median(found[f'ms_{n}']):.2f}" for n in _CALLS)
-        near = f"{found['cosine_mean']:.5f} | {found['class_agreement']:.3f}"
-        lines.append(f"| {label} | {times} | {near} |")
-    return "\n".join(lines)
 
 
 def main() -> None:
@@ -95,38 +78,41 @@ def main() -> None:
     count = max(asked.images, *_CALLS)
     shape = (count + _CALIBRATION, *spec.dims[1:])
     drawn = rng.standard_normal(shape).astype(np.float32)
-    images, calibration = drawn[:count], drawn[count:]
+    images, samples = drawn[:count], [{spec.name: x[None]} for x in drawn[count:]]
     name = source.interface.outputs[0].name
     parts = [source.reference({spec.name: images[i : i + 8]})[name] for i in range(0, count, 8)]
     wanted = np.concatenate([np.asarray(part) for part in parts])
-    maker = Maker(folder, asked.workdir, asked.threads, calibration)
-    results: dict[str, dict[str, Any]] = {}
-    rows: dict[str, tuple[Worker, dict[str, Any]]] = {}
+    maker = Maker(folder, asked.workdir, asked.threads, _WORKER, samples)
     with ExitStack() as stack, tempfile.TemporaryDirectory() as scratch:
         files = {n: Path(scratch) / f"images-{n}.npy" for n in (*_CALLS, count)}
         for n, file in files.items():
             np.save(file, images[:n])
-        for label, make in maker.makers().items():
-            if asked.only and not any(text in label for text in asked.only):
-                continue
-            file = Path(scratch) / "found.npy"
-            try:
-                worker = Worker(make())
-                stack.callback(worker.close)
-                worker.ask("run", images=str(files[count]), file=str(file))
-            except (FailedError, OptcError, OSError, ValueError) as error:
-                results[label] = {"reason": " ".join(str(error).split())[:200]}
-                continue
-            figures: dict[str, Any] = {f"ms_{n}": [] for n in _CALLS}
-            figures |= quality(np.load(file), wanted)
-            results[label] = figures
-            rows[label] = (worker, figures)
-            print(f"· {label}", file=sys.stderr)
+
+        def figures(worker: Worker) -> dict[str, Any]:
+            found = Path(scratch) / "found.npy"
+            worker.ask("run", images=str(files[count]), file=str(found))
+            return {**{f"ms_{n}": [] for n in _CALLS}, **quality(np.load(found), wanted)}
+
+        results, rows = open_rows(stack, maker.makers(), asked.only, figures)
         for _ in range(asked.rounds):
             measure_round(rows, files)
-    print(table(results))
+    times = {f"ms_{n}": ".2f" for n in _CALLS}
+    print(table(_HEAD, results, times, {"cosine_mean": ".5f", "class_agreement": ".3f"}))
     if asked.json:
         asked.json.write_text(json.dumps({"threads": asked.threads, "rows": results}, indent=1))
+
+
+def random_tiny(folder: Path) -> Path:
+    """A folder of ViT-Ti/16 of 224 pixels with seeded random weights, for speed."""
+    if not (folder / "config.json").exists():
+        import torch
+        from transformers import ViTConfig, ViTForImageClassification
+
+        torch.manual_seed(0)
+        sizes = {"hidden_size": 192, "intermediate_size": 768, "num_attention_heads": 3}
+        config = ViTConfig(num_hidden_layers=12, num_labels=1000, **sizes)
+        ViTForImageClassification(config).save_pretrained(folder)
+    return folder
 
 
 if __name__ == "__main__":

@@ -9,14 +9,15 @@ Runs in the engine's own environment. Operations, on token ids, one list a text:
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "peers" / "workers"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "encoders" / "workers"))
 
+from openers import open_engine, timed
 from serving import serve, take_stdout
 
 #: Texts of a call of ``embed``.
@@ -37,84 +38,27 @@ def padded(texts: list[list[int]]) -> dict[str, Any]:
     }
 
 
-def open_optc(path: str, threads: int) -> Any:
-    """An artifact."""
-    import optc
-
-    engine = optc.load_tensors(path, threads=threads)
-    names = [one.name for one in engine.inputs]
-    return lambda given: engine.run({name: given[name] for name in names})["embeddings"]
-
-
-def open_onnxruntime(path: str, threads: int) -> Any:
-    """A model of ONNX Runtime."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_inputs()]
-    return lambda given: session.run(["embeddings"], {name: given[name] for name in names})[0]
-
-
-def open_openvino(path: str, threads: int, precision: str) -> Any:
-    """The same model, or OpenVINO's own, in a precision of its plugin."""
-    import openvino
-
-    core = openvino.Core()
-    options = {
-        "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": precision,
-        "PERFORMANCE_HINT": "LATENCY",
-    }
-    compiled = core.compile_model(core.read_model(path), "CPU", options)
-    names = [one.get_any_name() for one in compiled.inputs]
-    request = compiled.create_infer_request()
-
-    def run(given: dict[str, Any]) -> Any:
-        request.infer({name: given[name] for name in names})
-        return request.get_output_tensor(0).data.copy()
-
-    return run
-
-
-def open_torch(path: str, threads: int, dtype: str) -> Any:
+def module_of(path: str) -> Any:
     """The folder's module, compiled for any batch and length; pooled as it says."""
     import torch
 
     from optc.importer.tensors.encoder import text_module
 
-    torch.set_num_threads(threads)
     plain, count = text_module(Path(path))
     module = torch.compile(plain, dynamic=True)
-    narrow = dtype == "bfloat16"
 
-    def run(given: dict[str, Any]) -> Any:
+    def call(given: dict[str, Any]) -> Any:
         tensors = [torch.from_numpy(array) for array in [*given.values()][:count]]
-        with (
-            torch.inference_mode(),
-            torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow),
-        ):
-            return module(*tensors)["embeddings"].float().numpy()
+        return module(*tensors)["embeddings"]
 
-    return run
-
-
-KINDS: dict[str, Any] = {
-    "optc": open_optc,
-    "onnxruntime": open_onnxruntime,
-    "openvino-f32": lambda path, threads: open_openvino(path, threads, "f32"),
-    "openvino-bf16": lambda path, threads: open_openvino(path, threads, "bf16"),
-    "torch-f32": lambda path, threads: open_torch(path, threads, "float32"),
-    "torch-bf16": lambda path, threads: open_torch(path, threads, "bfloat16"),
-}
+    return call
 
 
 def main() -> None:
     """Open the engine and answer."""
     kind, path, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
     answers = take_stdout()
-    run = KINDS[kind](path, threads)
+    run = open_engine(kind, path, threads, module_of)
 
     def embed(request: dict[str, Any]) -> dict[str, Any]:
         texts = request["texts"]
@@ -122,14 +66,10 @@ def main() -> None:
         np.save(request["file"], np.concatenate(parts).astype(np.float32))
         return {"rows": len(texts)}
 
-    def timed(request: dict[str, Any]) -> dict[str, Any]:
-        given = padded(request["texts"])
-        begun = time.perf_counter()
-        for _ in range(request["calls"]):
-            run(given)
-        return {"seconds": time.perf_counter() - begun}
+    def time_calls(request: dict[str, Any]) -> dict[str, Any]:
+        return timed(run, padded(request["texts"]), request["calls"])
 
-    serve({"embed": embed, "time": timed}, {"name": kind}, answers)
+    serve({"embed": embed, "time": time_calls}, {"name": kind}, answers)
 
 
 if __name__ == "__main__":

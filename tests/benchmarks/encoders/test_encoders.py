@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 from benchmarks.encoders import __main__ as bench
 from benchmarks.encoders.quality import quality
+from benchmarks.encoders.rows import open_rows, table
 from benchmarks.encoders.workers.encoder_worker import padded
+from benchmarks.peers.tools import FailedError
 from tests.importer.tensors.encoders import sentence_transformer
 
 
@@ -53,5 +56,13 @@ def test_a_run_has_figures_of_each_engine(
 
 
 def test_an_engine_that_cannot_be_made_is_listed() -> None:
-    lines = bench.table({"x": {"reason": "no compiler"}}).splitlines()
-    assert lines[-1] == "| x | no compiler | | | |"
+    def refused() -> tuple[str, ...]:
+        raise FailedError("no\n compiler")
+
+    with ExitStack() as stack:
+        results, rows = open_rows(stack, {"x": refused, "y": refused}, ["x"], lambda _: {})
+    assert results == {"x": {"reason": "no compiler"}}
+    assert not rows
+    results["z"] = {"ms": [3.0, 1.0, 2.0], "near": 0.5}
+    lines = table(("engine", "ms", "cosine"), results, {"ms": ".1f"}, {"near": ".3f"}).splitlines()
+    assert lines[2:] == ["| x | no compiler |  |", "| z | 2.0 | 0.500 |"]
