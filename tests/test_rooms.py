@@ -42,7 +42,7 @@ BUDGET = {
     "optc/cli/inputs": 950,
     "optc/cli/judged": 500,
     "optc/compiling": 850,
-    "optc/compiling/building": 150,
+    "optc/compiling/building": 200,
     "optc/compiling/diffusion": 250,
     "optc/compiling/drafts": 1_450,
     "optc/compiling/export": 2_400,

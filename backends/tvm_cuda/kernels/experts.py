@@ -15,7 +15,7 @@ from optc.backends.tvm.kernels.experts.int_experts import IntExperts
 from optc.backends.tvm.kernels.experts.top_k_router import TopKRouter
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH
 from optc.backends.tvm_cuda.kernels.launch import float_bits, launch, template
-from optc.errors import UnsupportedError
+from optc.backends.tvm_cuda.kernels.matmul import float_weights, int_kind, int_weights
 
 #: Threads of a block, as in the device code.
 _WARP, _PLAN_THREADS, _FEW_THREADS, _COMBINE_THREADS = 32, 1024, 256, 128
@@ -67,12 +67,6 @@ def int_experts(config: IntExperts) -> tvm.tirx.PrimFunc:
     Raises:
         UnsupportedError: Zero points are float numbers.
     """
-    if config.minimums:
-        raise UnsupportedError(
-            "float zero points have no CUDA kernel",
-            where="int_experts",
-            hint="compile with --set quantize-weights.given=symmetric",
-        )
     k = config.k_padded
     with kernel(config.name) as builder:
         rows = builder.size()
@@ -81,23 +75,10 @@ def int_experts(config: IntExperts) -> tvm.tirx.PrimFunc:
         xs = builder.argument("xs", (given,))
         xsum = builder.argument("xsum", (given, k // SUM_WIDTH), "int32")
         plan = _plan(builder, rows)
-        weights = {
-            name: builder.argument(name, shape, "uint16" if dtype == "float16" else dtype)
-            for name, (shape, dtype) in config.weights.items()
-        }
+        weights = int_weights(builder, config, xs)
         out = builder.argument("out", (rows, config.n))
-        zeros, bias = weights.get("wz", weights["w"]), weights.get("bias", xs)
-        kind = template(
-            "IntMatmul",
-            config.n,
-            config.k,
-            config.bits,
-            config.group_size,
-            config.asymmetric,
-            config.bias,
-        )
-        operands = (x, xs, xsum, *plan, weights["w"], weights["ws"], zeros, bias, out)
-        _launch("int_experts", config, kind, operands, rows)
+        operands = (x, xs, xsum, *plan, *weights, out)
+        _launch("int_experts", config, int_kind(config), operands, rows)
     return builder.finish()
 
 
@@ -109,14 +90,11 @@ def float_experts(config: FloatExperts) -> tvm.tirx.PrimFunc:
         rows = builder.size()
         x = builder.argument("x", (builder.size() if config.spread else rows, config.k))
         plan = _plan(builder, rows)
-        weights = {
-            name: builder.argument(name, shape, dtype)
-            for name, (shape, dtype) in config.weights.items()
-        }
+        weights = float_weights(builder, config, x)
         out = builder.argument("out", (rows, config.n))
         name = "Bf16Matmul" if bfloat16 else "Float32Matmul"
         kind = template(name, config.n, config.k, config.bias)
-        operands = (x, *plan, weights["w"], weights.get("bias", x), out)
+        operands = (x, *plan, *weights, out)
         _launch("bf16_experts" if bfloat16 else "float32_experts", config, kind, operands, rows)
     return builder.finish()
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import tvm
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.kernels.dsl.script import Expr, kernel
+from optc.backends.tvm.kernels.dsl.script import Expr, KernelBuilder, kernel
 from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul.matmul_int import SUM_WIDTH, IntMatmul
 from optc.backends.tvm_cuda.kernels.launch import launch, template
+from optc.errors import UnsupportedError
 
 #: Columns of a block of threads of the kernels for few rows, and threads.
 _FEW_COLUMNS, _FEW_THREADS = 32, 256
@@ -39,27 +40,48 @@ def int_matmul(config: IntMatmul) -> tvm.tirx.PrimFunc:
         x = builder.argument("x", (rows, k), "int8")
         xs = builder.argument("xs", (rows,))
         xsum = builder.argument("xsum", (rows, k // SUM_WIDTH), "int32")
-        shapes = config.weights
-        weights = {
-            name: builder.argument(name, shape, "uint16" if dtype == "float16" else dtype)
-            for name, (shape, dtype) in shapes.items()
-        }
+        weights = int_weights(builder, config, xs)
         out = builder.argument("out", (rows, config.n))
-        zeros, bias = weights.get("wz", weights["w"]), weights.get("bias", xs)
-        kind = template(
-            "IntMatmul",
-            config.n,
-            config.k,
-            config.bits,
-            config.group_size,
-            config.asymmetric,
-            config.bias,
-        )
         how = "groups" if config.group_size else "channels"
-        operands = (x, xs, xsum, weights["w"], weights["ws"], zeros, bias, out)
-        matmul = _Matmul("int_matmul", f"_{how}", kind, config.blocks, operands)
+        operands = (x, xs, xsum, *weights, out)
+        matmul = _Matmul("int_matmul", f"_{how}", int_kind(config), config.blocks, operands)
         matmul.launch(rows, large=not config.group_size)
     return builder.finish()
+
+
+def int_weights(builder: KernelBuilder, config: IntMatmul, unread: Expr) -> tuple[Expr, ...]:
+    """Values, scales (of groups the bits of float16), zero points and bias as the next arguments;
+    ``unread`` stands for a bias that there is not.
+
+    Raises:
+        UnsupportedError: Zero points are float numbers.
+    """
+    if config.minimums:
+        raise UnsupportedError(
+            "float zero points have no CUDA kernel",
+            where=config.name,
+            hint="compile with --set quantize-weights.given=symmetric",
+        )
+    found = {
+        name: builder.argument(name, shape, "uint16" if dtype == "float16" else dtype)
+        for name, (shape, dtype) in config.weights.items()
+    }
+    return found["w"], found["ws"], found.get("wz", found["w"]), found.get("bias", unread)
+
+
+def int_kind(config: IntMatmul) -> str:
+    """The matmul as a type of the device code."""
+    shape = (config.n, config.k, config.bits, config.group_size)
+    return template("IntMatmul", *shape, config.asymmetric, config.bias)
+
+
+def float_weights(builder: KernelBuilder, config: FloatMatmul, unread: Expr) -> tuple[Expr, Expr]:
+    """Values and bias as the next arguments; see `int_weights`."""
+    found = {
+        name: builder.argument(name, shape, dtype)
+        for name, (shape, dtype) in config.weights.items()
+    }
+    return found["w"], found.get("bias", unread)
 
 
 def float_matmul(config: FloatMatmul) -> tvm.tirx.PrimFunc:
@@ -67,12 +89,9 @@ def float_matmul(config: FloatMatmul) -> tvm.tirx.PrimFunc:
     with kernel(config.name) as builder:
         rows = builder.size()
         x = builder.argument("x", (rows, config.k))
-        weights = {
-            name: builder.argument(name, shape, dtype)
-            for name, (shape, dtype) in config.weights.items()
-        }
+        weights = float_weights(builder, config, x)
         out = builder.argument("out", (rows, config.n))
-        operands = (x, weights["w"], weights.get("bias", x), out)
+        operands = (x, *weights, out)
         if config.weight_dtype == "float32":
             kind = template("Float32Matmul", config.n, config.k, config.bias)
             grid = (2 * config.blocks, -(-rows // _SCALAR_ROWS))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optc.artifact.manifest import EngineEntry, Source
 from optc.artifact.writer import ArtifactWriter
-from optc.backend import BuildOptions, EngineBuild, SharedWeights
+from optc.backend import Backend, BuildOptions, EngineBuild, SharedWeights
 from optc.compiling.resolving.engines import SOLE_ENGINE, EngineTarget
 
 if TYPE_CHECKING:
@@ -82,23 +82,40 @@ class EngineBuilder:
         self, role: str, request: EngineTarget, model: ir.Model, options: BuildOptions
     ) -> BuiltEngine:
         name = engine_of(role, request)
-        folder = f"engines/{name}"
         started = time.perf_counter()
-        build = request.steps.build(model, request.target, self.writer.subfolder(folder), options)
-        entry = EngineEntry(
-            name=name,
-            role=role,
-            backend=request.backend.name,
-            target=request.target,
-            requires=build.requires,
-            interface=build.spec,
-            data=build.backend_data,
-            folder=folder,
-            files=build.files,
-            source=self.source,
-        )
+        place = self.writer.subfolder(folder_of(name))
+        build = request.steps.build(model, request.target, place, options)
+        entry = entry_of(name, role, request.backend, request.target, build, self.source)
         weights = options.shared or SharedWeights(f"../{name}", build.backend_data)
         return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
+
+
+def folder_of(engine: str) -> str:
+    """The folder of an engine of that name in its artifact."""
+    return f"engines/{engine}"
+
+
+def entry_of(
+    name: str,
+    role: str,
+    backend: Backend,
+    target: Target,
+    build: EngineBuild,
+    source: Source | None = None,
+) -> EngineEntry:
+    """What the manifest says of an engine that was built into `folder_of` it."""
+    return EngineEntry(
+        name=name,
+        role=role,
+        backend=backend.name,
+        target=target,
+        requires=build.requires,
+        interface=build.spec,
+        data=build.backend_data,
+        folder=folder_of(name),
+        files=build.files,
+        source=source,
+    )
 
 
 def engine_of(role: str, request: EngineTarget) -> str:

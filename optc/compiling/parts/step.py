@@ -14,7 +14,7 @@ from optc import registry
 from optc.artifact.manifest import EngineEntry
 from optc.artifact.tasks.task import Task
 from optc.backend import BuildOptions, SharedWeights, StepBackend
-from optc.compiling.building.built_engine import TARGET, BuiltEngine, engine_of
+from optc.compiling.building.built_engine import TARGET, BuiltEngine, engine_of, entry_of, folder_of
 from optc.compiling.recipes.decoder import DecoderRecipe
 from optc.compiling.resolving.engines import EngineTarget
 from optc.compiling.tensors.stages import Stages
@@ -103,21 +103,10 @@ def lower_steps(stages: Stages, part: StepPart | None, warnings: list[str]) -> L
 def build_steps(stages: Stages, steps: LoweredSteps, request: EngineTarget) -> BuiltEngine:
     """Build one engine of a decoder's steps, which the last request changes."""
     started, name = time.perf_counter(), engine_of(TARGET, request)
-    folder = f"engines/{name}"
     model = steps.model if request is stages.engines[-1] else steps.model.clone()
-    place, backend = stages.writer.subfolder(folder), steps.backend
+    place, backend = stages.writer.subfolder(folder_of(name)), steps.backend
     build = backend.build(model, request.target, place, steps.limits)
-    entry = EngineEntry(
-        name=name,
-        role=TARGET,
-        backend=backend.name,
-        target=request.target,
-        requires=build.requires,
-        interface=build.spec,
-        data=build.backend_data,
-        folder=folder,
-        files=build.files,
-    )
+    entry = entry_of(name, TARGET, backend, request.target, build)
     weights = SharedWeights(f"../{name}", build.backend_data)
     return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
 

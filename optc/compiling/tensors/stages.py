@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.artifact.artifact import Artifact
-from optc.artifact.manifest import EngineEntry, Manifest, TokenizerEntry
+from optc.artifact.manifest import Manifest, TokenizerEntry
 from optc.artifact.tasks.task import Task
 from optc.artifact.writer import ArtifactWriter
 from optc.backend import SharedWeights, TensorsBuilder
-from optc.compiling.building.built_engine import BuiltEngine
+from optc.compiling.building.built_engine import BuiltEngine, entry_of, folder_of
 from optc.compiling.judging.judge import GatesFailedError, Judgement
 from optc.compiling.recipes.recipe import Recipe
 from optc.compiling.resolving.engines import EngineTarget
@@ -70,7 +70,7 @@ class Stages:
         Raises:
             UnsupportedError: The backend builds none, or does not take the graph.
         """
-        started, folder = time.perf_counter(), f"engines/{name}"
+        started = time.perf_counter()
         if not isinstance(request.backend, TensorsBuilder):
             raise UnsupportedError(
                 "builds no engines of models of named tensors",
@@ -79,19 +79,9 @@ class Stages:
             )
         last = request is self.engines[-1]
         model = part.model if last else part.model.clone()
-        place = self.writer.subfolder(folder)
+        place = self.writer.subfolder(folder_of(name))
         build = request.backend.build_tensors(model, part.interface, request.target, place)
-        entry = EngineEntry(
-            name=name,
-            role=role,
-            backend=request.backend.name,
-            target=request.target,
-            requires=build.requires,
-            interface=build.spec,
-            data=build.backend_data,
-            folder=folder,
-            files=build.files,
-        )
+        entry = entry_of(name, role, request.backend, request.target, build)
         weights = SharedWeights(f"../{name}", build.backend_data)
         return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
 

@@ -146,8 +146,9 @@ class StepDecoder:
     def _admit(self, engine: EncodedEngine, places: Places) -> None:
         while self._waiting and places.free:
             request, states, ended = self._waiting.popleft()
-            count, place = len(states[0]), places.free.pop()
+            place = places.free.pop()
             try:
+                count = len(states[0])
                 places.check(count, len(request.prompt))
                 engine.write_encoded(places.encoded_slots(place, count), states)
             except Exception as error:  # noqa: BLE001 - states of another model: its request's alone
