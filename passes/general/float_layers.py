@@ -22,6 +22,8 @@ _ROWS = 16
 #: Of the error that a bound allows, so much is allowed over the samples that ranges come from:
 #: others lose more.
 _SHARE = 0.8
+#: Rows of which flips of the largest value are counted; of fewer they are expected as well.
+_COUNTED = 256
 #: Measures that can be told from outputs alone, each with the largest loss that a bound allows.
 _ALLOWED: Mapping[str, Callable[[float], float]] = {
     "sqnr_db": lambda bound: 10 ** (-bound / 10),
@@ -40,7 +42,8 @@ class FloatLayers:
 
     Attributes:
         names: Of the layers, the one that loses most first.
-        held: Whether the outputs hold all bounds so.
+        held: Whether the outputs hold all bounds so. False: even one layer that is rounded breaks
+            one, so that none stays float, and the gates tell what is lost.
     """
 
     names: tuple[str, ...]
@@ -117,14 +120,16 @@ def choose_float_layers(
             most = middle
         else:
             least = middle + 1
-    return FloatLayers(tuple(order[:most]), held=most < len(order))
+    if most == len(order):
+        return FloatLayers((), held=False)
+    return FloatLayers(tuple(order[:most]), held=True)
 
 
 def losses(found: Sequence[Sequence[Array]], wanted: Sequence[Sequence[Array]]) -> dict[str, float]:
     """Losses of outputs beside those that are wanted, of each sample in order, by measure: the
     power of the error over that of the outputs, one less the mean cosine of rows, the largest error
-    over the largest value, and shares of rows, or of images, with another largest value; of images
-    at least the share that `expected_flips` tells."""
+    over the largest value, and shares of rows, or of images, with another largest value; of few
+    images at least the share that `expected_flips` tells."""
     signal = noise = worst = 0.0
     cosines: list[Float64] = []
     rows: list[npt.NDArray[np.bool_]] = []
@@ -150,7 +155,8 @@ def losses(found: Sequence[Sequence[Array]], wanted: Sequence[Sequence[Array]]) 
     if classes:
         counted = 1 - float(np.concatenate(classes).mean())
         pairs = [np.concatenate(side) for side in zip(*images, strict=True)]
-        told["class_agreement"] = max(counted, expected_flips(pairs[0], pairs[1]))
+        few = len(pairs[0]) < _COUNTED
+        told["class_agreement"] = max(counted, expected_flips(*pairs)) if few else counted
     return {name: loss if math.isfinite(loss) else math.inf for name, loss in told.items()}
 
 

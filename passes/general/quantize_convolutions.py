@@ -137,15 +137,19 @@ class QuantizeConvolutions(Pass):
 
     def _tell(self, report: PassReport, products: Sequence[ir.Node], left: FloatLayers) -> None:
         """Say which layers stay float."""
+        if not left.held:
+            report.warnings.append(
+                "the gates do not hold over the samples as soon as one layer is rounded: all are,"
+                " and the gates judge what that loses"
+            )
         if not left.names:
             return
         report.facts = {**report.facts, "float": list(left.names)}
         named = {str(node.outputs[0].name): node for node in products}
         for name in left.names:
             report.skip(named[name], "it loses most of all when it is rounded")
-        end = "" if left.held else ", and all have to for the gates to hold"
         report.warnings.append(
-            f"{len(left.names)} of {len(products)} layers stay float: they lose most{end}"
+            f"{len(left.names)} of {len(products)} layers stay float: they lose most"
         )
 
 
