@@ -103,7 +103,7 @@ def entry_of(
     build: EngineBuild,
     source: Source | None = None,
 ) -> EngineEntry:
-    """What the manifest says of an engine that was built into `folder_of` it."""
+    """The entry in the manifest of an engine that was built into `folder_of` it."""
     return EngineEntry(
         name=name,
         role=role,

@@ -33,7 +33,10 @@ def checked_inputs(
         unknown = [name for name in given if name not in names]
         missing = [name for name in names if name not in given]
         what = f"has no input {unknown[0]!r}" if unknown else f"lacks the input {missing[0]!r}"
-        raise RequestError(what, where=where, hint=f"the inputs are {', '.join(names)}")
+        hint = f"the inputs are {', '.join(names)}"
+        if "images" in unknown:
+            hint += "; a compile with --images (images=) says how images become one"
+        raise RequestError(what, where=where, hint=hint)
     sizes: dict[str, int] = {}
     return {
         one.name: _checked(given[one.name], one, interface, sizes, f"{where}, input {one.name}")

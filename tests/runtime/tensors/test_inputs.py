@@ -42,6 +42,7 @@ def test_types_that_fit_are_converted() -> None:
     ("changes", "message"),
     [
         ({"z": 1}, "has no input 'z'.*ids, x"),
+        ({"images": 1}, "has no input 'images'.*ids, x; a compile with --images"),
         ({"x": np.zeros((2, 3), np.complex64)}, "input x: has the type complex64.*float32"),
         ({"ids": np.zeros((2, 5))}, "input ids: has the type float64.*int64"),
         ({"x": np.zeros(3, np.float32)}, r"has 1 axes, and is to have 2.*batch, 3"),
