@@ -19,9 +19,12 @@ from optc.compiling.ladder.rungs import Rung
 
 #: A recipe is clearly less exact than another if it promises losses this many times as large.
 CLEARLY = 1.2
-#: A rung that is expected to lose this many times what is allowed is not tried where another holds:
-#: bounds of recipes are those of the models that lose most, SmolLM2 loses 23 times less.
+#: A rung that is expected to lose this many times what is allowed is not tried where another holds
+#: and one was measured: bounds of recipes are those of the models that lose most, SmolLM2 loses 23
+#: times less. Each rung that was measured says more of the model.
 HOPELESS = 25.0
+#: The same where many were measured.
+AT_LEAST_HOPELESS = 4.0
 #: The first rung is one that takes at most this many times the least time of a compile.
 SOON = 1.5
 #: No loss is taken for less, so that ratios stay finite.
@@ -165,9 +168,13 @@ class Search:
             if any(_less_exact(rung, other, gate) for gate in gates):
                 return f"promises less than {other.recipe}, which fell"
         excess = self.excess(rung)
-        if self.best is not None and excess >= HOPELESS:
+        if self.best is not None and excess >= self._hopeless_excess():
             return f"is expected to lose {excess:.0f} times what is allowed"
         return ""
+
+    def _hopeless_excess(self) -> float:
+        measured = sum(bool(trial.values) for trial in self.trials.values())
+        return max(HOPELESS ** (1 / max(measured, 1)), AT_LEAST_HOPELESS)
 
 
 def _soon(rungs: Sequence[Rung]) -> list[Rung]:

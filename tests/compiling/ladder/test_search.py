@@ -123,6 +123,20 @@ def test_where_a_rung_held_those_expected_to_lose_many_times_more_are_skipped() 
     assert list(search.trials) == ["eight", "six", "four"]
 
 
+def test_the_more_rungs_were_measured_the_less_hope_is_needed_to_skip_one() -> None:
+    """SmolLM2: its 4 bits are kept as they are, so that all rungs but one lose little."""
+    promises = {"three": 0.2, "kv4": 0.06, "four": 0.05, "six": 0.009, "eight": 0.0065}
+    losses = {"three": 0.1, "kv4": 0.0052, "four": 0.0022, "six": 0.0018, "eight": 0.0009}
+    rungs = tuple(
+        rung(name, 500.0 - 100 * index, promise, compile_s=300 if index < 3 else 60)
+        for index, (name, promise) in enumerate(promises.items())
+    )
+    found, search = searched(losses, 0.01, rungs)
+    assert found == "kv4"
+    assert "three" not in search.trials
+    assert search.skipped == {"three": "is expected to lose 6 times what is allowed"}
+
+
 def test_a_rung_that_is_slow_enough_is_no_evidence_of_quality() -> None:
     """One that fell by speed says nothing about less exact ones, which are faster."""
     search = Search(LADDER, {"decode_speedup": 3.0})
