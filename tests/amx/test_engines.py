@@ -77,3 +77,23 @@ def test_prompts_and_batches_give_the_tokens_of_vnni(artifact: Artifact, amx: Is
         if not has_amx():
             assert bool(model().counts().dots) == (target == AMX)
     assert found[0] == found[1]
+
+
+def test_bfloat16_gives_a_prompt_the_same_tokens_alone_and_in_a_batch(
+    tmp_path_factory: pytest.TempPathFactory, amx: Isa
+) -> None:
+    """One row and many are both multiplied by tiles."""
+
+    def compile(folder: Path) -> Path:
+        source = write_tiny_model(folder / "tiny")
+        output = folder / "artifact"
+        return optc.compile(source, "bf16-fused", output, target=AMX, no_gates=True).path
+
+    if not has_amx():
+        model().counts()
+    with optc.load(made_once(tmp_path_factory, "amx-bf16", compile)) as engine:
+        together = [list(one.token_ids) for one in engine.generate(PROMPTS, GREEDY)]
+        alone = [list(engine.generate([one], GREEDY)[0].token_ids) for one in PROMPTS]
+    if not has_amx():
+        assert model().counts().bf16_dots
+    assert together == alone

@@ -41,7 +41,7 @@ NOTHING, NOTHING_OPERANDS = "ceiling_nothing", 6
 #: Products that one lane of a multiply-add takes.
 _PRODUCTS = {"int8": 4, "int4": 4, "bf16": 2, "fp32": 1}
 #: Multiply-adds of a product of tiles of AMX, of which a task takes `ITERATIONS`.
-_TILE_PRODUCTS = 16 * 16 * 64
+_TILE_PRODUCTS = {"int8": 16 * 16 * 64, "bf16": 16 * 16 * 32}
 
 
 def reader_name(streams: int, vectors: int, ahead: int) -> str:
@@ -94,8 +94,8 @@ class Meter:
             out = np.zeros((threads, SUMS * isa.lanes), dtype)
             self._peaks[kind] = (library.get_function(peak_name(kind)), wrap(out))
             products = _PRODUCTS[kind] * out.size
-            if kind == "int8" and isa.amx:
-                products = _TILE_PRODUCTS * threads
+            if isa.amx and kind in _TILE_PRODUCTS:
+                products = _TILE_PRODUCTS[kind] * threads
             self._operations[kind] = 2 * products * ITERATIONS
         self._samples: dict[str, list[float]] = defaultdict(list)
 

@@ -37,7 +37,7 @@ def ceiling_kernels(isa: Isa) -> dict[str, Any]:
     functions = {reader_name(*reader): _read(*reader) for reader in READERS}
     functions |= {peak_name(kind): _peak(kind, isa) for kind in isa.peaks}
     if isa.amx:
-        functions[peak_name("int8")] = _tile_peak(isa)
+        functions |= {peak_name(kind): _tile_peak(kind, isa) for kind in ("int8", "bf16")}
     return {**functions, NOTHING: _nothing()}
 
 
@@ -98,13 +98,14 @@ def _peak(kind: str, isa: Isa) -> Any:
     return builder.get()
 
 
-def _tile_peak(isa: Isa) -> Any:
-    """A loop of products of tiles: operands as of `_peak`, out int32 [tasks, ...]."""
+def _tile_peak(kind: str, isa: Isa) -> Any:
+    """A loop of products of tiles: operands as of `_peak`, out int32 or float32 [tasks, ...]."""
     sums, rows, weights = range(4), 4, 5
-    with building(peak_name("int8")) as builder:
+    dot, dtype = (amx.dot_bytes, "int32") if kind == "int8" else (amx.dot_bfloat16, "float32")
+    with building(peak_name(kind)) as builder:
         tasks = tir.int32()
         data = argument("data", (2, 4 * isa.lanes), "uint8")
-        out = argument("out", (tasks, SUMS * isa.lanes), "int32")
+        out = argument("out", (tasks, SUMS * isa.lanes), dtype)
         with tir.parallel(tasks) as task:
             config = local(amx.CONFIG_BYTES, "uint8")
             amx.start_config(config)
@@ -115,7 +116,7 @@ def _tile_peak(isa: Isa) -> Any:
                 amx.zero(tile)
             with tir.serial(ITERATIONS // len(sums)):
                 for tile in sums:
-                    amx.dot_bytes(tile, rows, weights)
+                    dot(tile, rows, weights)
             for tile in sums:  # one row of each, over the other
                 amx.store(tile, tir.address_of(out[task, 0]), 0)
             amx.release()

@@ -16,11 +16,8 @@ from optc.backends.tvm.kernels.matmul.activations import (
     quantized_rows,
     row_sum,
 )
-from optc.backends.tvm.kernels.matmul.amx.int_groups import (
-    CHUNK_ROWS,
-    UNPACKED_CHUNK_ROWS,
-    AmxTiles,
-)
+from optc.backends.tvm.kernels.matmul.amx.groups import CHUNK_ROWS, UNPACKED_CHUNK_ROWS
+from optc.backends.tvm.kernels.matmul.amx.int_groups import AmxTiles
 from optc.backends.tvm.kernels.matmul.amx.sources import Packed, Source, unpacked
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Panel, Place

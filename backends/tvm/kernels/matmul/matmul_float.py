@@ -2,21 +2,23 @@
 
 float32 weights: one fused multiply-add for each k, in order. bfloat16 weights: activations are
 rounded to bfloat16 (nearest, ties to even), products are exact. Where the instruction set has
-vdpbf16ps, it adds pairs of products (denormal inputs and results count as zero); elsewhere each
-product is added by itself in the order of k. The two differ in the last bits of float32; an engine
-holds only one of them and is deterministic.
+vdpbf16ps, it adds pairs of products (denormal inputs and results count as zero); where it has
+tiles of AMX, they add 32 at once; elsewhere each product is added by itself in the order of k. They
+differ in the last bits of float32; an engine holds only one of them and is deterministic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.matmul.amx.float_groups import STEP, AmxFloatTiles
+from optc.backends.tvm.kernels.matmul.amx.groups import Sums
 from optc.backends.tvm.kernels.matmul.bf16_rows import rounded
 from optc.backends.tvm.kernels.matmul.places import BLOCK, Place, fetch_ahead
 from optc.backends.tvm.kernels.matmul.schedule import Schedule
@@ -131,6 +133,22 @@ class _Tiles:
         with tir.serial(self.steps) as index:
             fetch_ahead(self.w, place, index, column, width)
             self.step(sums, at.read, place.block, column, index)
+        self._write(sums, at, place, column)
+
+    def write_tiled(self, tiled: Sums, row: Any, place: Place) -> None:
+        """Write a row whose products tiles of AMX have added, all but those behind their steps."""
+        lanes, at = self.isa.lanes, self.rows_at(row, 1)
+        sums = Registers(1, place.width // lanes, lanes, "float32")
+        for c in range(sums.vectors):
+            sums[0, c] = tiled.vector(c, lanes)
+        begin = self.config.k // STEP * (STEP // 2)
+        with tir.serial(self.steps - begin) as index:
+            self.step(sums, at.read, place.block, place.column, tir.bind(begin + index))
+        self._write(sums, at, place, place.column)
+
+    def _write(self, sums: Registers, at: TileRows, place: Place, column: Any) -> None:
+        """Add the bias and write the tile out."""
+        lanes = self.isa.lanes
         first = tir.bind(place.block * BLOCK + column)
 
         def value(r: int, c: int) -> Any:
@@ -251,10 +269,15 @@ def float_work(
     k, wide = config.k, config.weight_dtype == "float32"
     paired = isa.bf16 and not wide
     imported = tir.attr(0, "pragma_import_llvm", DOT_IR) if paired else nullcontext()
-    step = _Step(isa, x if wide else rounded(x, rows, k, isa), weights["w"])
+    read = x if wide else rounded(x, rows, k, isa)
+    step = _Step(isa, read, weights["w"])
     kind = step.float32 if wide else step.paired if paired else step.widened
     steps, bias = k if wide else (k + 1) // 2, weights.get("bias")
     tiles = _Tiles(config, isa, weights["w"], bias, out, steps, kind, rows_at)
     with imported:
         schedule = _schedule(isa, widened=not (paired or wide))
-        yield Work(rows, config.n, k, schedule, tiles.emit)
+        work = Work(rows, config.n, k, schedule, tiles.emit)
+        if paired and isa.amx:
+            tiled = AmxFloatTiles(read, weights["w"], k, rows_at, tiles.write_tiled)
+            work = replace(work, cover=tiled.cover())
+        yield work

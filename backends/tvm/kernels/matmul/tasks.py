@@ -61,10 +61,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Cover:
-    """The way of tasks of many rows that have no register tiles.
+    """The way of tasks that have no register tiles.
 
     Attributes:
-        rows: From so many on.
+        rows: From so many rows on; 1 are all.
         chunk: Rows of a task at least, where rows are split among threads as well.
         grain: Tasks begin at multiples of so many rows.
         emit: ``emit(span, rooms)`` emits all rows of a task, whose memory is of ``rooms``.
@@ -141,9 +141,13 @@ def emit_tiles(work: Work) -> None:
     """
     cover = work.cover
     if cover is not None:
+        covered = _Cut(1, range(0), None, cover=cover)
+        if cover.rows <= 1:
+            _tasks(work, covered)
+            return
         with tir.If(work.rows >= cover.rows):
             with tir.Then():
-                _tasks(work, _Cut(1, range(0), None, cover=cover))
+                _tasks(work, covered)
             with tir.Else():
                 _few(work, cover.rows - 1)
         return

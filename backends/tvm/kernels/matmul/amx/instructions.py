@@ -68,6 +68,12 @@ def dot_bytes(total: int, activations: int, weights: int) -> None:
     _call("tdpbsud", tir.int8(total), tir.int8(activations), tir.int8(weights))
 
 
+def dot_bfloat16(total: int, activations: int, weights: int) -> None:
+    """tdpbf16ps: add products of bfloat16 [m, 2 k] and [k, n, 2] to float32 [m, n]; even and odd
+    ones are summed apart, denormals are zero."""
+    _call("tdpbf16ps", tir.int8(total), tir.int8(activations), tir.int8(weights))
+
+
 def release() -> None:
     """Give the tiles back: what switches threads then saves none."""
     _call("tilerelease")

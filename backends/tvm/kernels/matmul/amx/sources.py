@@ -15,7 +15,7 @@ from optc.backends.tvm.kernels.matmul.weights import Weights
 
 
 class Source(Protocol):
-    """u8 weights as tiles take them: four channels of 16 columns in 64 bytes."""
+    """Weights as tiles take them: four channels of 16 columns in 64 bytes; of bfloat16 two."""
 
     @property
     def stride(self) -> int:
@@ -33,10 +33,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Packed:
-    """int8 weights where they lie.
+    """Weights where they lie.
 
     Attributes:
-        w: u8 [B, Kp/4, 64, 4].
+        w: u8 [B, Kp/4, 64, 4], or the bits of bfloat16 u16 [B, K/2 rounded up, 64, 2], which have
+            no ``vectors``.
     """
 
     w: Any
