@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -145,7 +146,10 @@ def _check(tensor: GgufTensor, size: int) -> None:
 
     kind = GGMLQuantizationType[tensor.dtype]
     block, block_bytes = GGML_QUANT_SIZES[kind]
-    if tensor.offset + tensor.bytes > size or not tensor.shape or tensor.shape[-1] % block:
+    values = math.prod(tensor.shape) if tensor.shape else 0
+    # in 64 bits, as the reader multiplies, sizes whose product is too large give any number
+    fits = values // block * block_bytes == tensor.bytes and tensor.offset + tensor.bytes <= size
+    if not values or not fits or tensor.shape[-1] % block:
         raise InputError(
             "the tensor does not fit the file, or its blocks not its rows",
             where=tensor.where,

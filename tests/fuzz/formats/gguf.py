@@ -7,7 +7,10 @@ import shutil
 import struct
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import pytest
 
 from tests.fuzz.edits import edit_bytes, edit_json
 from tests.fuzz.form import Files, Format, Materials, expect
@@ -70,6 +73,8 @@ _KNOWN: dict[str, list[Any]] = {
     "split.tensors.count": [0, 1, -1],
 }
 _U32, _I32, _F32, _BOOL, _TEXT, _ARRAY, _U64, _I64, _F64 = 4, 5, 6, 7, 8, 9, 10, 11, 12
+#: Bytes of a tensor that are written.
+_MOST_BYTES = 1 << 16
 #: Bytes of 32 elements of ggml's types.
 _BYTES = {0: 128, 1: 64, 2: 18, 3: 20, 6: 22, 8: 34, 30: 64}
 
@@ -81,11 +86,17 @@ class Gguf(Format[Described]):
 
     def prepare(self, materials: Materials) -> None:
         import transformers
+        from transformers import AutoTokenizer  # noqa: F401 - imported once, before the forks
 
+        import optc.importer.gguf.config
         import optc.importer.gguf.folder
-        import optc.importer.gguf.structure  # noqa: F401 - imported once, before the forks
+        import optc.importer.gguf.structure  # noqa: F401
 
         transformers.logging.set_verbosity_error()
+        with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OPTC_CACHE", str(Path(folder, "cache")))
+            self._folder = Path(folder)  # what a good file makes transformers import
+            self.run((json.dumps({"values": _LLAMA, "tensors": _TENSORS}).encode(), ()))
 
     def open(self, folder: Path) -> None:
         import os
@@ -126,7 +137,10 @@ class Gguf(Format[Described]):
 
 def _file(value: Described) -> bytes:
     described, seeds = value
-    data = _written(json.loads(described))
+    try:
+        data = _written(json.loads(described))
+    except (ValueError, RecursionError):
+        data = described  # no description any more: a file of something else
     for seed in seeds:
         data = edit_bytes(Random(seed), data)
     return data
@@ -140,17 +154,16 @@ def _written(described: object) -> bytes:
     entries = [one for one in tensors if _is_tensor(one)] if isinstance(tensors, list) else []
     parts = [b"GGUF", struct.pack("<IQQ", 3, len(entries), len(pairs))]
     parts += [_text(name) + _typed(one) for name, one in pairs]
-    at, data = 0, b""
+    at, data = 0, []
     for name, shape, kind in entries:
         sizes = b"".join(struct.pack("<Q", size % 2**64) for size in shape)
         parts.append(_text(name) + struct.pack("<I", len(shape)) + sizes)
         parts.append(struct.pack("<IQ", kind % 2**32, at))
-        data += bytes(range(256))[: -(-_size(shape, kind) // 32) * 32].ljust(
-            -(-_size(shape, kind) // 32) * 32, b"\x01"
-        )
-        at = len(data)
+        size = -(-_size(shape, kind) // 32) * 32
+        data.append(bytes(range(256))[:size].ljust(size, b"\x01"))
+        at += size
     head = b"".join(parts)
-    return head + bytes(-len(head) % 32) + data
+    return head + bytes(-len(head) % 32) + b"".join(data)
 
 
 def _is_tensor(value: object) -> bool:
@@ -168,8 +181,8 @@ def _size(shape: list[int], kind: int) -> int:
     """Bytes of a tensor's numbers, where it is not too large to be written."""
     count = 1
     for size in shape:
-        count *= max(size, 0)
-    return int(min(count * _BYTES.get(kind, 128) // 32, 1 << 16))
+        count = min(count * max(size, 0), _MOST_BYTES)
+    return min(count * _BYTES.get(kind, 128) // 32, _MOST_BYTES)
 
 
 def _text(text: str) -> bytes:

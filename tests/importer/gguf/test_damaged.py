@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import gguf
 import numpy as np
 import pytest
 
-from optc.errors import OptcError
+from optc.errors import InputError, OptcError
 from optc.importer.gguf.file import read_gguf
 from optc.importer.gguf.folder import gguf_folder
 
@@ -117,3 +118,19 @@ def test_changed_bytes_are_one_error(tmp_path: Path) -> None:
         file = tmp_path / f"bytes{number}.gguf"
         file.write_bytes(changed)
         outcome(file)
+
+
+@pytest.mark.parametrize("shape", [(0, 12), (32, 0), (0,), (32, 12, 0)])
+def test_a_tensor_of_no_values_is_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+    file = write(tmp_path / "a.gguf")
+    name = struct.pack("<Q", 17) + b"token_embd.weight"
+    begin = file.read_bytes().index(name)
+    data = bytearray(file.read_bytes())
+    told = struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+    end = begin + len(name) + 4 + 2 * 8  # of the two axes that it has
+    data[begin + len(name) : end] = told
+    data += bytes(64)  # what the shorter or longer header moves stays in the file
+    file.write_bytes(data)
+    with pytest.raises(InputError, match="the tensor does not fit the file") as caught:
+        read_gguf([file])
+    assert "token_embd.weight" in caught.value.where
