@@ -8,7 +8,7 @@ from optc.backend import NATIVE, Support
 from optc.backends.onnxruntime.legalize.attention import spelled_out
 from optc.backends.onnxruntime.legalize.pages import PAGED_TYPE, is_paged
 from optc.ir.experts import EXPERT_MATMULS
-from optc.ir.functions import DOMAIN, is_op
+from optc.ir.functions import DOMAIN, is_op, operand
 from optc.system.hardware.target import Target
 
 _DECOMPOSED = {
@@ -61,7 +61,10 @@ def support_of(node: ir.Node, target: Target) -> Support:
     kept = kv_pools(node.attributes.get_string("kv_dtype", ""), target)
     if kept.how == "unsupported":
         return kept
-    if is_op(node, *_ATTENTIONS, domain=DOMAIN) and (reason := spelled_out(node)):
+    attention = is_op(node, *_ATTENTIONS, domain=DOMAIN)
+    if attention and operand(node, "distance_bias") is not None:
+        return Support("unsupported", "slots have no biases by distance")
+    if attention and (reason := spelled_out(node)):
         if target.kind == "cuda":
             return Support("unsupported", f"no attention for CUDA takes this one: {reason}")
         return Support("decomposed", "TensorScatter, MatMul and Softmax over slots")

@@ -29,6 +29,7 @@ _DECOMPOSED = {
     "Bf16MatMul": "MatMul in bfloat16",
     "Bf16Gather": "Gather in bfloat16",
 }
+_ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
 _COMPUTES_IN = {"BlockFp4MatMul": ir.DataType.FLOAT4E2M1}
 #: Operands of weights that nothing in TensorRT reads.
 _NO_FORM = ("w_zero_point", "w_group_scale")
@@ -62,6 +63,8 @@ def support_of(node: ir.Node, target: Target) -> Support:
         return Support("unsupported", f"{node.op_type} is not known to be built as it is meant")
     if node.domain != DOMAIN or node.op_type not in _DECOMPOSED:
         return Support("unsupported", f"{node.op_type} has no form in TensorRT's operators")
+    if node.op_type in _ATTENTIONS and operand(node, "distance_bias") is not None:
+        return Support("unsupported", "slots have no biases by distance")
     if has_zero_points(node):
         return Support("unsupported", ZERO_POINTS)
     return Support("decomposed", _DECOMPOSED[node.op_type])

@@ -31,6 +31,8 @@ def refusal(node: ir.Node) -> str:
         return "float zero points have no CUDA kernels: quantize-weights.given=symmetric"
     if node.op_type == "PagedCrossAttention":
         return "attention to an encoder has no CUDA kernels"
+    if node.domain and operand(node, "distance_bias") is not None:
+        return "attention with biases by distance has no CUDA kernels"
     if node.op_type in _LAYER_NORMS:
         return "fused layer norms have no CUDA kernels: leave fuse-layer-norm out"
     return pool_refusal(node.attributes.get_string("kv_dtype", ""))

@@ -30,12 +30,13 @@ class How:
     chunk: int = 0
     sinks: ir.Value | None = None
     slopes: ir.Value | None = None
+    biases: ir.Value | None = None
 
     @property
     def label(self) -> str:
         """The settings in use, for the report."""
         sizes = (("window", self.window), ("chunk", self.chunk))
-        operands = (("sinks", self.sinks), ("slopes", self.slopes))
+        operands = (("sinks", self.sinks), ("slopes", self.slopes), ("distances", self.biases))
         found = [f"{name} {size}" for name, size in sizes if size] or ["full"]
         return ", ".join([*found, *(name for name, value in operands if value is not None)])
 
@@ -50,7 +51,7 @@ class FindAttention(Pass):
     3. MatMul of queries and keys, anything element-wise, Softmax, and MatMul with values.
 
     What masks show and add in cases 2 and 3 is found by probing (`spelled`): all tokens, a window
-    or a chunk, and slopes of heads.
+    or a chunk, and slopes of heads, or what they add by distance.
     """
 
     name: ClassVar[str] = "find-attention"
@@ -199,11 +200,13 @@ def _restate(reshape: ir.Node) -> None:
 
 
 def _how(model: ir.Model, pattern: Pattern, scale: float, softcap: float) -> How:
-    slopes = None
-    if pattern.slopes is not None:
-        array = np.array(pattern.slopes, np.float32)
-        slopes = add_initializer(model.graph, ir.tensor(array), "alibi_slopes")
-    return How(scale, softcap, pattern.window, pattern.chunk, None, slopes)
+    slopes, biases = (
+        None
+        if numbers is None
+        else add_initializer(model.graph, ir.tensor(np.array(numbers, np.float32)), name)
+        for numbers, name in ((pattern.slopes, "alibi_slopes"), (pattern.biases, "distance_bias"))
+    )
+    return How(scale, softcap, pattern.window, pattern.chunk, None, slopes, biases)
 
 
 def _operand_heads(node: ir.Node, report: PassReport) -> list[Heads] | None:
@@ -247,7 +250,7 @@ def _emit(
         "window": how.window,
         "chunk": how.chunk,
     }
-    operands = [*folded, how.sinks, how.slopes]
+    operands = [*folded, how.sinks, how.slopes, how.biases]
     new = make_node(model, "Attention", operands, attributes, name=node.name)
     batch, tokens, _ = dims(folded[0])
     new.outputs[0].shape = ir.Shape([batch, tokens, heads[0].count * heads[2].size])

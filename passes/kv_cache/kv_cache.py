@@ -229,7 +229,7 @@ def _page(
     pools, *recent = (values for _, values in entries.values())
     names = ("slot_mapping", "query_starts", "kv_lengths", "block_tables", TREE_PARENT)
     where = [step.get(name) for name in names]
-    by_head = [operand(node, name) for name in ("sinks", "alibi_slopes")]
+    by_head = [operand(node, name) for name in ("sinks", "alibi_slopes", "distance_bias")]
     inputs = [*node.inputs[:3], *pools, *where, *by_head, *(v for values in recent for v in values)]
     name = node.name or f"attention.{index}"
     paged = make_node(model, "PagedAttention", inputs, attributes, name=name)

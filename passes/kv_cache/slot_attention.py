@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from optc.errors import UnsupportedError
 from optc.ir.functions import attributes_of, make_node, operand
 from optc.ir.functions.operator import Attributes, AttributeValue
 from optc.ir.graph import int_initializer, replace_node
@@ -85,6 +86,10 @@ def add_slots(model: ir.Model, node: ir.Node, writes: ir.Value) -> None:
     """Replace one ``optc::PagedAttention`` by ``optc::SlotAttention``; its slots become inputs
     and outputs of the graph in place of the pools."""
     graph = model.graph
+    if operand(node, "distance_bias") is not None:
+        raise UnsupportedError(
+            "slots have no biases by distance", where=f"{node.name} (PagedAttention)"
+        )
     attributes = attributes_of(node)
     layer = int(attributes["layer"])
     pools = node.inputs[3:5]

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+import torch
 
 from optc.ir.functions import (
     OPERATORS,
@@ -19,6 +20,7 @@ from optc.ir.functions import (
     make_node,
     prune_functions,
 )
+from optc.proof.reference.execution.attention import attention
 from tests.support import oracle
 from tests.support.ir_text import Array, f32
 from tests.support.ragged import run
@@ -125,6 +127,29 @@ def test_dense_attention_with_sinks_slopes_and_chunks(
             slopes=slopes,
         )
         np.testing.assert_allclose(got[b], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("window", "leaning"), [(0, False), (3, True)])
+@pytest.mark.parametrize("count", [1, 4, 9])
+def test_dense_attention_with_biases_by_distance(count: int, window: int, leaning: bool) -> None:
+    q, k, v = 2 * f32(2, 7, 24), 2 * f32(2, 7, 8), f32(2, 7, 6)
+    sinks, slopes = (f32(6), np.abs(f32(6, seed=1))) if leaning else (None, None)
+    biases = f32(6, count, seed=2)
+    shape = {"num_heads": 6, "kv_num_heads": 2, "scale": 0.4, "softcap": 0.0, "window": window}
+    operands = [q, k, v, sinks, slopes, biases]
+    (got,) = call("Attention", operands, **shape)
+    given = [None if x is None else torch.from_numpy(x) for x in operands]
+    reference = attention(given, shape).numpy()
+    for b in range(2):
+        want = oracle.attention(
+            *(x[b] for x in (q, k, v)),
+            *(6, 2, 0.4, 0.0, window),
+            sinks=sinks,
+            slopes=slopes,
+            distance_bias=biases,
+        )
+        np.testing.assert_allclose(got[b], want, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(reference[b], want, rtol=1e-5, atol=1e-6)
 
 
 def test_defaults_are_not_stated() -> None:

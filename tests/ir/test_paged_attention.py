@@ -34,13 +34,15 @@ class Case:
     chunk: int = 0
     sunk: bool = False
     leaning: bool = False
+    distances: int = 0
 
     @property
     def by_head(self) -> dict[str, Array | None]:
-        """Sinks and slopes, [H] each."""
+        """Sinks and slopes, [H] each, and biases by distance [H, N]."""
         return {
             "sinks": 2 * f32(self.heads) if self.sunk else None,
             "slopes": np.abs(f32(self.heads, seed=1)) if self.leaning else None,
+            "distance_bias": f32(self.heads, self.distances, seed=2) if self.distances else None,
         }
 
 
@@ -117,6 +119,8 @@ CASES = [
     Case(sunk=True, leaning=True, chunk=6, window=5, softcap=1.5, kv_heads=1),
     Case(dtype="bfloat16", sunk=True, leaning=True),
     Case(dtype="int8", sunk=True, leaning=True, chunk=16, kv_heads=4),
+    Case(distances=9),
+    Case(distances=60, leaning=True, sunk=True, window=16, softcap=1.5, dtype="bfloat16"),
 ]
 
 

@@ -195,11 +195,13 @@ def attention(
     chunk: int = 0,
     sinks: Array | None = None,
     slopes: Array | None = None,
+    distance_bias: Array | None = None,
 ) -> Array:
     """Causal attention of one sequence; q [S, H*Dk], k, v [L, Hkv*D]: the last S of L tokens.
 
     ``rounds``: queries, and weights as powers of two relative to an integer, to bfloat16.
-    ``chunk``: tokens of a chunk, of which rows see their own only. ``sinks`` and ``slopes`` [H].
+    ``chunk``: tokens of a chunk, of which rows see their own only. ``sinks`` and ``slopes`` [H];
+    ``distance_bias`` [H, N] by distance, of which the last one stands for all farther away.
     """
     q = bf16(q) if rounds else q
     rows, total = q.shape[0], k.shape[0]
@@ -217,6 +219,9 @@ def attention(
                 score = cap * np.tanh(score / cap)
             if slopes is not None:
                 score = score + float(slopes[h]) * (np.arange(first, own + 1) - own)
+            if distance_bias is not None:
+                behind = np.minimum(own - np.arange(first, own + 1), distance_bias.shape[1] - 1)
+                score = score + distance_bias[h].astype(np.float64)[behind]
             power = score * math.log2(math.e)
             sink = -np.inf if sinks is None else float(sinks[h]) * math.log2(math.e)
             largest = np.ceil(max(power.max(), sink))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
+from optc.backends.tvm.bias_runs import bias_runs
 from optc.backends.tvm.kv_layout import POOL_TYPES, pool_problem
 from optc.backends.tvm.lowering.rotation import head_problem
 from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Tensor
+from optc.backends.tvm.weights.weight_layouts import raw_weight
 from optc.ir.forms.ragged import TREE_PARENT
 from optc.ir.functions import operand
 from optc.runtime.executable.executable import LayerKV
@@ -105,6 +108,9 @@ def _attend(lowering: Lowering, node: ir.Node, q: Tensor, entry: LayerKV) -> Non
         if given is not None:
             inputs.append(_by_head(lowering, given, heads))
             config[field] = True
+    if (biases := operand(node, "distance_bias")) is not None:
+        inputs.append(_biases(lowering, biases, heads))
+        config["distances"] = inputs[-1].shape[1]
     shape = (q.shape[0], heads * entry.value_dim)
     (out,) = lowering.call("paged_attention", config, inputs, [("float32", shape)])
     lowering.tensors[node.outputs[0]] = out
@@ -115,6 +121,17 @@ def _by_head(lowering: Lowering, value: ir.Value, heads: int) -> Tensor:
     if tensor.dtype != "float32" or tensor.shape != (heads,):
         raise Refused(f"{value.name} is {tensor.dtype} {list(tensor.shape)}, not one of each head")
     return tensor
+
+
+def _biases(lowering: Lowering, value: ir.Value, heads: int) -> Tensor:
+    """The runs of biases by distance."""
+    constant = lowering.initializer(value, "distance_bias")
+    biases = constant.numpy()
+    if biases.ndim != 2 or len(biases) != heads:
+        raise Refused(f"{value.name} is {list(biases.shape)}, not one row of each head")
+    name = f"{value.name}.runs"
+    runs = ir.tensor(bias_runs(biases.astype(np.float32)), name=name)
+    return lowering.weight(name, lambda: raw_weight(name, runs))[0]
 
 
 def _pools(node: ir.Node) -> tuple[str, str]:

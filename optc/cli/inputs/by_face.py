@@ -13,16 +13,20 @@ from optc.artifact.artifact import read_manifest
 from optc.artifact.tasks.image_generation import IMAGE_GENERATION_NAME
 from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT_NAME
 from optc.cli.generating.prompts import PromptOptions
+from optc.cli.options import stated
 
 #: Options of ``optc run`` that artifacts of one face alone have.
 _OWN = {
     IMAGE_GENERATION_NAME: ("steps", "guidance_scale"),
     TEXT_TO_TEXT_NAME: ("source_language", "target_language"),
 }
+#: Of models that turn texts into texts: how their decoder writes, and how it is served.
+_WRITING = ("beam_width", "length_penalty", "json_schema", "regex", "grammar", "choice")
+_SERVING = ("threads", "speculate", "num_speculative_tokens")
 #: Options that they take beside.
 _TAKEN = {
     IMAGE_GENERATION_NAME: {"answers", "seed"},
-    TEXT_TO_TEXT_NAME: {"max_tokens"},
+    TEXT_TO_TEXT_NAME: {"max_tokens", *_WRITING, *_SERVING},
 }
 _ALL_TAKE = {"artifact", "engine", "as_json", "prompts", "prompt_file"}
 _WORDS = {
@@ -72,8 +76,10 @@ def run_by_face(
     if face == TEXT_TO_TEXT_NAME:
         from optc.cli.inputs.text_to_text_run import run_rewriter
 
-        most = options["max_tokens"]
-        run_rewriter(artifact, texts, options["engine"], as_json, max_tokens=most, **own)
+        left = dict(options)
+        served = {"engine": left["engine"], **stated(left, _SERVING)}
+        how = {**own, **stated(left, _WRITING), "max_tokens": left["max_tokens"]}
+        run_rewriter(artifact, texts, served, as_json, **how)
         return True
     if output is None:
         raise click.UsageError("Missing option '--output': an image goes there, as picture.png")

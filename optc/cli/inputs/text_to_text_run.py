@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import click
 from msgspec import to_builtins
 
 from optc.cli.output import print_json
 from optc.runtime.text_to_text.load import load_rewriter
-from optc.runtime.text_to_text.rewriter import RewritingChanges
+from optc.runtime.text_to_text.rewriting import RewritingChanges
 
 
 def run_rewriter(
     artifact: Path,
     texts: list[str],
-    engine: str | None,
+    served: Mapping[str, Any],
     as_json: bool,
     **how: Unpack[RewritingChanges],
 ) -> None:
@@ -26,14 +27,14 @@ def run_rewriter(
     Args:
         artifact: Its folder.
         texts: To read.
-        engine: Name of the engine.
+        served: Fields of `optc.ServeSettings`.
         as_json: Print one JSON object.
-        **how: Fields of `optc.runtime.text_to_text.rewriter.Rewriting`.
+        **how: Fields of `optc.runtime.text_to_text.rewriting.Rewriting`.
 
     Raises:
         RequestError: A text is longer than the model reads, or a value of ``how`` is not usable.
     """
-    with load_rewriter(artifact, engine=engine) as loaded:
+    with load_rewriter(artifact, **served) as loaded:
         started = time.perf_counter()
         found = loaded.generate(texts, **how)
         seconds = time.perf_counter() - started

@@ -15,6 +15,7 @@ from optc.artifact.manifest import TOKENIZER_FILE, TokenizerEntry
 from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.parts.compile import Parts, compile_parts
+from optc.compiling.parts.step import StepPart
 from optc.compiling.text_to_text.judge import judge_rewriter
 from optc.compiling.text_to_text.texts import Texts
 from optc.errors import InputError
@@ -22,6 +23,10 @@ from optc.importer.tensors.text_to_text import ImportedRewriter, import_rewriter
 from optc.runtime.text_to_text.conventions import CONVENTIONS_FILE
 from optc.system.options import CompileOptions
 from optc.system.progress import Progress, no_progress
+
+#: Tokens of a sequence beyond those of a text with its start: the text's last one and, where a gate
+#: asks what would follow a whole text, that one; tables of positions have room for these.
+_BEYOND = 2
 
 
 def compile_text_to_text(
@@ -78,4 +83,5 @@ def _parts(imported: ImportedRewriter, texts: Texts) -> Parts:
         judge=partial(judge_rewriter, imported, texts.judged),
         write=write,
         warnings=imported.warnings,
+        step=StepPart(imported.halves.export_step, imported.conventions.positions + _BEYOND),
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tokenizers
 
+from optc.artifact.manifest import EngineEntry
 from optc.artifact.tasks.task import ENCODER
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.building.built_engine import TARGET, BuiltEngine
@@ -14,8 +16,11 @@ from optc.compiling.judging.judge import Judgement
 from optc.compiling.parts.judging import Executables, Measuring, judge_parts, source_of
 from optc.proof.gates.measure import GateResult
 from optc.proof.gates.text_to_text.measure import measure_rewriter
-from optc.runtime.tensors.engine import open_folder
-from optc.runtime.text_to_text.rewriter import Rewriter, RewritingChanges
+from optc.runtime.engine import Engine
+from optc.runtime.executable.tensors import TensorsExecutable
+from optc.runtime.text_to_text.open import as_encoder, as_writer, open_part
+from optc.runtime.text_to_text.rewriter import Rewriter
+from optc.runtime.text_to_text.rewriting import RewritingChanges
 from optc.system.options import CompileOptions
 
 if TYPE_CHECKING:
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
     from optc.compiling.recipes.recipe import Recipe
     from optc.importer.tensors.text_to_text import ImportedRewriter
 
+#: Opened engines by role.
+Engines = Mapping[str, TensorsExecutable | Engine]
 #: Tokens that are written for each text that judges.
 _TOKENS = 48
 
@@ -53,7 +60,10 @@ def judge_rewriter(
     most = min(_TOKENS, imported.conventions.most_tokens)
     how: RewritingChanges = {"max_tokens": most, "truncate": True}
 
-    def measure(found: Executables, baseline: Executables, name: str) -> Sequence[GateResult]:
+    def opens(folder: Path, entry: EngineEntry, threads: int) -> TensorsExecutable | Engine:
+        return open_part(folder, entry, threads, imported.conventions)
+
+    def measure(found: Engines, baseline: Executables, name: str) -> Sequence[GateResult]:
         both = [_rewriter(imported, one) for one in (found, baseline)]
         return measure_rewriter(both[0], reference, both[1], texts, recipe.gates, name, how)
 
@@ -65,7 +75,7 @@ def judge_rewriter(
         imported.halves.by_role,
         originals,
         engines,
-        Measuring(open_folder, measure),
+        Measuring(opens, measure),
         facts,
     )
 
@@ -75,6 +85,7 @@ def source_rewriter(imported: ImportedRewriter) -> Rewriter:
     return _rewriter(imported, source_of(imported.halves.by_role))
 
 
-def _rewriter(imported: ImportedRewriter, engines: Executables) -> Rewriter:
+def _rewriter(imported: ImportedRewriter, engines: Engines) -> Rewriter:
     tokenizer = tokenizers.Tokenizer.from_str(imported.tokenizer)
-    return Rewriter(engines[ENCODER], engines[TARGET], imported.conventions, tokenizer, {})
+    encoder, writer = as_encoder(engines[ENCODER]), as_writer(engines[TARGET])
+    return Rewriter(encoder, writer, imported.conventions, tokenizer, {})

@@ -118,7 +118,7 @@ def import_halves(
         tokens = {0: _BATCH, 1: Dim("tokens", 1, most_tokens)}
         axes: Dynamic = {"input_ids": tokens, "cross": step["cross"]}
         whole = import_module(_DecoderAlone(model), name, (ids, cross), {}, axes).model
-        Exported().attach(whole)
+        Exported(0 if source is None else source.most).attach(whole)
         return whole
 
     return ImportedHalves(first, second, len(past) // 2, export_step)

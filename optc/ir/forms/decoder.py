@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import onnx_ir as ir
 
@@ -15,7 +16,7 @@ _INPUTS = ("input_ids", "position_ids")
 FEATURES = "features"
 #: What names of further inputs of a decoder that attends to an encoder begin with: of each of those
 #: layers the keys and values of the encoder's states, `cross_inputs`. As exported they are f32[B,
-#: Hkv, P, D], in the dense form f32[B, P, Hkv*D] where P is the number of states.
+#: Hkv, P, D], in the dense form f32[B, P, Hkv*D] where P is the largest number of states.
 CROSS = "cross_"
 
 
@@ -31,11 +32,25 @@ class Exported(Form):
 
     One that attends to an encoder has the inputs `cross_inputs` behind ``input_ids``, and counts
     positions itself.
+
+    Attributes:
+        states: Of an encoder at most, where the inputs' shapes name no number; else 0.
     """
 
     name: ClassVar[str] = "exported"
     title: ClassVar[str] = "an exported decoder"
     made_by: ClassVar[str] = "import it from its folder"
+
+    states: int = 0
+
+    @classmethod
+    def parse(cls, model: ir.Model, stated: Mapping[str, Any]) -> Self:
+        """The form from what ``model`` states of it."""
+        return cls(int(stated.get("states", 0)))
+
+    def stated(self) -> dict[str, Any]:
+        """The states of an encoder, if they are many or few."""
+        return {"states": self.states} if self.states else {}
 
     def check(self, model: ir.Model) -> None:
         """Two inputs and the logits; or ids, keys and values of an encoder, and the logits."""

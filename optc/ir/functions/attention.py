@@ -16,6 +16,9 @@ _STEP = ("slot_mapping", "query_starts", "kv_lengths", "block_tables", "tree_par
 #: By query head [H]: a logit that joins the softmax's largest and sum and has no value; what a
 #: token's score loses with its distance.
 _BY_HEAD = ("sinks?", "alibi_slopes?")
+#: By query head and distance [H, N]: what is added to the score of a token that lies so far behind
+#: the row; tokens farther away have the last entry.
+_BY_DISTANCE = "distance_bias?"
 #: Pools of the latest ``recent`` tokens, in ``recent_group``, the entry ``recent_layer`` of the
 #: form's layers: the last inputs of all.
 _RECENT = ("recent_k_pool?", "recent_v_pool?")
@@ -60,7 +63,7 @@ def _rotary_paged_attention(attributes: Attributes, present: frozenset[str]) -> 
 OPERATORS = (
     Operator(
         "Attention",
-        ("q", "k", "v", *_BY_HEAD),
+        ("q", "k", "v", *_BY_HEAD, _BY_DISTANCE),
         ("out: float",),
         _SHAPE,
         dense,
@@ -68,7 +71,7 @@ OPERATORS = (
     ),
     Operator(
         "PagedAttention",
-        ("q", "k", "v", "k_pool", "v_pool", *_STEP, *_BY_HEAD, *_RECENT),
+        ("q", "k", "v", "k_pool", "v_pool", *_STEP, *_BY_HEAD, _BY_DISTANCE, *_RECENT),
         _RESULTS,
         {**_SHAPE, **_PLACE},
         _paged_attention,
@@ -88,7 +91,7 @@ OPERATORS = (
         "RotaryPagedAttention",
         (
             *("qkv", "cos?", "sin?", "q_scale?", "k_scale?", "k_pool", "v_pool"),
-            *(*_STEP, *_BY_HEAD, *_RECENT),
+            *(*_STEP, *_BY_HEAD, _BY_DISTANCE, *_RECENT),
         ),
         _RESULTS,
         {

@@ -16,12 +16,13 @@ def dense(attributes: Attributes, present: frozenset[str]) -> str:
         f" scale: float = {literal(float(attributes['scale']))},"
         f" softcap: float = {literal(float(attributes['softcap']))}"
     )
-    if not (attributes["window"] or attributes["chunk"] or present & {"sinks", "alibi_slopes"}):
+    biased = present & {"sinks", "alibi_slopes", "distance_bias"}
+    if not (attributes["window"] or attributes["chunk"] or biased):
         return f"out = Attention <{options}, is_causal: int = 1> (q, k, v)"
     lines = _seen(int(attributes["window"]), int(attributes["chunk"]))
     operands = "q, k, v, mask"
-    if "alibi_slopes" in present or "sinks" in present:
-        lines += _biased("alibi_slopes" in present)
+    if biased:
+        lines += _biased(present)
         operands = "q, k, v, bias"
     if "sinks" in present:
         lines += _with_sinks()
@@ -64,23 +65,43 @@ def _seen(window: int, chunk: int) -> list[str]:
     ]
 
 
-def _biased(slopes: bool) -> list[str]:
+def _biased(present: frozenset[str]) -> list[str]:
     """``bias`` [1, H or 1, S, S]: what is added to scores."""
     lines = [real("nothing", 0.0), real("masked", _MASKED), integers("lead_axes", (0, 1))]
+    slopes, distant = "alibi_slopes" in present, "distance_bias" in present
+    if distant:
+        return [*lines, *_by_distance(slopes=slopes), "bias = Where (mask, added, masked)"]
     if not slopes:
         return [
             *lines,
             "bias_2d = Where (mask, nothing, masked)",
             "bias = Unsqueeze (bias_2d, lead_axes)",
         ]
+    return [*lines, *_lean(), "bias = Where (mask, lean, masked)"]
+
+
+def _lean() -> list[str]:
+    """``lean`` [1, H, S, S]: what slopes take."""
     return [
-        *lines,
         integers("slope_axes", (0, 2, 3)),
         "slopes = Unsqueeze (alibi_slopes, slope_axes)",
         "behind = Cast <to: int = 1> (distance)",
         "ahead = Neg (behind)",
         "lean = Mul (slopes, ahead)",
-        "bias = Where (mask, lean, masked)",
+    ]
+
+
+def _by_distance(*, slopes: bool) -> list[str]:
+    """``added`` [1, H, S, S]: the entries of ``distance_bias`` [H, N], and what slopes take."""
+    return [
+        "bias_columns = Shape <start: int = 1, end: int = 2> (distance_bias)",
+        "bias_last = Sub (bias_columns, one)",
+        "bias_behind = Max (distance, zero)",
+        "bias_place = Min (bias_behind, bias_last)",
+        "bias_rows = Gather <axis: int = 1> (distance_bias, bias_place)",
+        integers("bias_axes", (0,)),
+        f"{'level' if slopes else 'added'} = Unsqueeze (bias_rows, bias_axes)",
+        *([*_lean(), "added = Add (level, lean)"] if slopes else []),
     ]
 
 

@@ -123,15 +123,31 @@ def read_slots(which: str = "") -> list[str]:
     ]
 
 
-def _leaning() -> list[str]:
-    """``score`` [Hkv, G, T, M] less what ``alibi_slopes`` [H] take for the ``distance`` [T, M]."""
+def _leaning(result: str) -> list[str]:
+    """``result`` [Hkv, G, T, M]: scores less what ``alibi_slopes`` [H] take for the ``distance``
+    [T, M]."""
     return [
         "slope_rows = Reshape (alibi_slopes, score_lead)",
         integers("slope_axes", (2, 3)),
         "slopes = Unsqueeze (slope_rows, slope_axes)",
         "behind = Cast <to: int = 1> (distance)",
         "lost = Mul (slopes, behind)",
-        "score = Sub (score_level, lost)",
+        f"{result} = Sub (score_level, lost)",
+    ]
+
+
+def _shifted(level: str) -> list[str]:
+    """``score`` [Hkv, G, T, M]: ``level`` and what ``distance_bias`` [H, N] adds at the
+    ``distance`` [T, M]."""
+    return [
+        "bias_columns = Shape <start: int = 1, end: int = 2> (distance_bias)",
+        "bias_count = Squeeze (bias_columns, first)",
+        "bias_last = Sub (bias_count, one)",
+        "bias_behind = Max (distance, zero)",
+        "bias_place = Min (bias_behind, bias_last)",
+        "bias_rows = Gather <axis: int = 1> (distance_bias, bias_place)",
+        "bias = Reshape (bias_rows, score_shape)",
+        f"score = Add ({level}, bias)",
     ]
 
 
@@ -220,7 +236,7 @@ def scores(q: str, attributes: Attributes, present: frozenset[str]) -> list[str]
     group = int(attributes["num_heads"]) // kv_heads
     softcap = float(attributes["softcap"])
     leaning, sinks = "alibi_slopes" in present, "sinks" in present
-    recent = "recent_k_pool" in present
+    recent, distant = "recent_k_pool" in present, "distance_bias" in present
     capped = [
         real("softcap", softcap),
         "raw_ratio = Div (scaled, softcap)",
@@ -244,9 +260,10 @@ def scores(q: str, attributes: Attributes, present: frozenset[str]) -> list[str]
         real("scale", float(attributes["scale"])),
         "scaled = Mul (products, scale)",
         *(capped if softcap else []),
-        f"{'score_level' if leaning else 'score'} ="
+        f"{'score_level' if leaning or distant else 'score'} ="
         f" Reshape ({'capped' if softcap else 'scaled'}, score_shape)",
-        *(_leaning() if leaning else []),
+        *(_leaning("score_leaning" if distant else "score") if leaning else []),
+        *(_shifted("score_leaning" if leaning else "score_level") if distant else []),
         real("masked", _MASKED),
         *(_sink_column() if sinks else []),
         *_softmax(dtype, sinks=sinks),

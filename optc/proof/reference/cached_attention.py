@@ -130,6 +130,10 @@ class AttentionCopier:
 def _cache(node: ir.Node, index: int) -> Cache:
     heads = node.attributes["kv_num_heads"].as_int()
     window, chunk = (node.attributes.get_int(name, 0) for name in ("window", "chunk"))
+    if operand(node, "distance_bias") is not None:
+        raise UnsupportedError(
+            "biases by distance are not known beside a cache", where=node.name or "Attention"
+        )
     sinks, slopes = (_by_head(node, name) for name in ("sinks", "alibi_slopes"))
     return Cache(
         (f"past.{index}.key", f"past.{index}.value"),

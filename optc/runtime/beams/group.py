@@ -59,7 +59,12 @@ class BeamGroup:
 
     def offer(self, beam: Request, logits: Float32) -> None:
         """Take the logits [V] behind a beam's last token."""
-        self._candidates[beam.id] = likeliest(logits, self._search.wanted)
+        ruled = None if beam.rules is None else beam.rules.after(beam.tokens.tolist())
+        if ruled is not None and ruled.only is not None:  # whatever its probability
+            self._candidates[beam.id] = [Candidate(0.0, ruled.only)]
+        else:
+            never = () if ruled is None else ruled.never
+            self._candidates[beam.id] = likeliest(logits, self._search.wanted, never)
         self._broken |= not self._candidates[beam.id]
         beam.idle = True
 

@@ -139,14 +139,18 @@ class BeamSearch:
         return best_possible > self.hypotheses[-1].score
 
 
-def likeliest(logits: Float32, count: int) -> list[Candidate]:
-    """The ``count`` likeliest tokens of a row [V] with their log-probabilities, the lowest id
-    first among equals; empty if the logits hold a NaN."""
+def likeliest(logits: Float32, count: int, never: Sequence[int] = ()) -> list[Candidate]:
+    """The ``count`` likeliest tokens of a row [V] but for some, with their log-probabilities, the
+    lowest id first among equals; empty if the logits hold a NaN."""
     values = logits.astype(np.float64)
     largest = values.max()
     if np.isnan(largest):
         return []
     total = largest + np.log(np.exp(values - largest).sum())
+    values[list(never)] = -np.inf
+    count = min(count, len(values) - len(set(never)))
+    if not count:
+        return []
     least = np.partition(values, -count)[-count] if count < len(values) else -np.inf
     ids = np.flatnonzero(values >= least)
     ids = ids[np.argsort(-values[ids], kind="stable")][:count]

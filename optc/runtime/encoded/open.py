@@ -27,7 +27,7 @@ def open_engine(folder: Path, entry: EngineEntry, threads: int) -> TensorsExecut
     """
     if not isinstance(entry.interface, StepInterface):
         return open_folder(folder, entry, threads)
-    return StepDecoder(partial(_load, folder, entry, entry.interface, threads))
+    return StepDecoder(partial(load_encoded, folder, entry, entry.interface, threads))
 
 
 def as_decoder(engine: TensorsExecutable | StepDecoder) -> Decoder:
@@ -46,7 +46,10 @@ def as_tensors(engine: TensorsExecutable | StepDecoder) -> TensorsExecutable:
     return engine
 
 
-def _load(folder: Path, entry: EngineEntry, spec: StepInterface, threads: int) -> EncodedEngine:
+def load_encoded(
+    folder: Path, entry: EngineEntry, spec: StepInterface, threads: int
+) -> EncodedEngine:
+    """The engine of steps in ``folder``; raises as `open_engine`."""
     backend = registry.backend(entry.backend)
     if not isinstance(backend, StepBackend) or not spec.encoded or len(spec.groups) != 2:
         raise UnsupportedError(

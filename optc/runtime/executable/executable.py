@@ -17,6 +17,7 @@ import numpy.typing as npt
 from msgspec import Meta, Struct
 
 from optc.runtime.executable.adapter_spec import AdapterSpec, ModuleWeights
+from optc.runtime.executable.encoder_states import EncoderStates
 from optc.runtime.executable.kv_layout import KVLayout
 from optc.system.foreign.typed_json import Count, Positive, Share
 
@@ -192,6 +193,8 @@ class StepBatch:
         adapters: [T] slot of each row's LoRA adapter, -1 for none; None is none everywhere.
         features: float32 [T, D] hidden state of the token before each row's, where
             ``spec.features`` holds; None is zeros everywhere.
+        encoded: What each sequence attends to, of `optc.runtime.encoded.attending`, which puts it
+            into a KV group of its own; engines themselves are given None.
     """
 
     tokens: Int32
@@ -204,6 +207,7 @@ class StepBatch:
     tree_parent: Int32 | None = None
     adapters: Int32 | None = None
     features: Float32 | None = None
+    encoded: tuple[EncoderStates, ...] | None = None
 
 
 class Executable(Protocol):

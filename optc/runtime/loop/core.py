@@ -40,6 +40,7 @@ from optc.runtime.step.logit_rows import (
     logit_rows_of,
 )
 from optc.runtime.step.masks import fill_masks, prune_drafts
+from optc.runtime.step.ruled import with_rules, with_states
 from optc.runtime.step.scored_rows import score, scores_of
 
 
@@ -182,12 +183,14 @@ class Core:
         draws = logit_rows_of(chunks)
         scores = scores_of(chunks, draws)
         batch = build_batch(chunks, len(self._blocks.pools), self._block_size, scores.rows)
-        batch = with_adapters(batch, chunks)
-        masks = fill_masks(constrained(draws), len(batch.logit_rows), self.executable.spec)
+        batch = with_states(with_adapters(batch, chunks), chunks)
+        count, spec = len(batch.logit_rows), self.executable.spec
+        masks = fill_masks(constrained(draws), count, spec)
+        masks = with_rules(masks, draws, count, spec.vocab_size)
         logits = self.executable.step(batch)
         if self._speculator:
             self._speculator.note_step(chunks)
-        self._count(chunks, len(batch.logit_rows), self._clock() - started)
+        self._count(chunks, count, self._clock() - started)
         self.scheduler.commit(chunks)
         broken = score(self.executable, logits, scores) if scores.of else []
         searched = self._searches.advance(draws, logits, self.scheduler, self._clock())

@@ -29,6 +29,7 @@ from optc.runtime.loop.places import Places
 from optc.runtime.metrics.engine_health import EngineHealth, State
 from optc.runtime.metrics.engine_metrics import EngineMetrics
 from optc.runtime.requests.completion_input import CompletionInput
+from optc.runtime.requests.encoded_request import EncodedRequest
 from optc.runtime.requests.request import Request
 from optc.runtime.submitting.submission import Submission
 from optc.runtime.threads.own_process import OwnProcess
@@ -429,6 +430,7 @@ def _add_completion(
     core: Core, submission: Submission, index: int, leader: Request | None
 ) -> Request:
     request = submission.request
+    encoded = request if isinstance(request, EncodedRequest) else None
     given = CompletionInput(
         submission.prompt,
         request.params,
@@ -442,6 +444,8 @@ def _add_completion(
         priority=request.priority,
         deadline_s=submission.ends_s,
         scored=submission.scored(core.executable.spec.vocab_size) if not index else None,
+        states=None if encoded is None else encoded.states,
+        rules=None if encoded is None else encoded.rules,
     )
     return core.add(given, leader)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optc.runtime.adapters.table import Adapter
+from optc.runtime.executable.encoder_states import EncoderStates
 from optc.runtime.executable.executable import Int32
 from optc.runtime.params import SamplingParams
+from optc.runtime.requests.encoded_request import TokenRules
 from optc.runtime.scoring.scored_prompt import ScoredPrompt
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.text.detokenize import TextStream
@@ -29,6 +31,8 @@ class CompletionInput:
         constraint: Follows the grammar of its output, its own; None is any output.
         priority: Higher goes first (`optc.runtime.scheduling.policy`).
         deadline_s: When it ends at the latest, on the core's clock; None is never.
+        states: What it attends to, of a decoder that attends to an encoder; None of others.
+        rules: Of its tokens, beside ``params``; None is none.
         scored: Where log-probabilities of the prompt's tokens go; None are not wanted.
     """
 
@@ -44,3 +48,5 @@ class CompletionInput:
     priority: int = 0
     deadline_s: float | None = None
     scored: ScoredPrompt | None = None
+    states: EncoderStates | None = None
+    rules: TokenRules | None = None

@@ -68,6 +68,8 @@ class Request:
         self.stream = given.stream
         self.constraint = given.constraint
         self.scored = given.scored
+        self.states = given.states
+        self.rules = given.rules
         self.cumulative_logprob: float | None = None
         self.num_prompt = len(prompt)
         self.num_tokens = len(prompt)

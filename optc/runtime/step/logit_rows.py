@@ -40,7 +40,8 @@ class LogitRows(NamedTuple):
         path = request.path[: request.num_tokens + drafted] if drafted else request.tokens
         row = Row(request.params, request.seed, request.index, path, request.num_prompt)
         allowed = None
-        if masks is not None and request.constraint is not None:
+        ruled = request.constraint is not None or request.rules is not None
+        if masks is not None and ruled:
             allowed = [masks[i] for i in self.at]
         if drafted:
             return drafted_rows(row, self.drafts, allowed, self.parents)

@@ -9,10 +9,11 @@ from optc.artifact.artifact import Artifact
 from optc.artifact.tasks.task import ENCODER
 from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT_NAME
 from optc.errors import ArtifactError, UnsupportedError
+from optc.runtime.loader import artifact_tokenizer
 from optc.runtime.settings import ServeSettings
-from optc.runtime.tensors.engine import open_folder
 from optc.runtime.tensors.texts import read_tokenizer
 from optc.runtime.text_to_text.conventions import CONVENTIONS_FILE, TextConventions
+from optc.runtime.text_to_text.open import as_encoder, as_writer, open_part
 from optc.runtime.text_to_text.rewriter import Rewriter
 from optc.system.foreign.file import read_file
 from optc.system.foreign.typed_json import typed
@@ -28,12 +29,13 @@ def load_rewriter(
 
     Args:
         path: The artifact's folder.
-        settings, **changes: Of `ServeSettings` these count: ``engine``, ``threads``, ``verify``.
+        settings, **changes: Of `ServeSettings` these count: ``engine``, ``threads``, ``verify``;
+            and of a decoder that runs in steps all that do not concern models that draft.
 
     Raises:
         ArtifactError: Not an artifact, or damaged; names the file.
         UnavailableError: No engine can be loaded here; gives the reason against each.
-        InputError: There is no such ``engine``.
+        InputError: There is no such ``engine``, or ``speculate`` names what needs another one.
         UnsupportedError: The artifact is for another task.
     """
     settings = with_changes(settings or ServeSettings(), changes)
@@ -53,10 +55,17 @@ def load_rewriter(
         raise ArtifactError("it has no tokenizer", where=str(path), hint="compile it again")
     tokenizer = read_tokenizer(tokenizer_file)
     threads = settings.threads or usable_threads()
-    engines = [
-        open_folder(artifact.engine_folder(one.entry), one.entry, threads)
-        for one in (encoder, decoder)
-    ]
+    folders = [artifact.engine_folder(one.entry) for one in (encoder, decoder)]
+    reader = open_part(folders[0], encoder.entry, threads, conventions)
+    writer = open_part(
+        folders[1],
+        decoder.entry,
+        threads,
+        conventions,
+        settings=settings,
+        tokenizer=artifact_tokenizer(artifact),
+        digest=artifact.digest,
+    )
     info = {
         "name": decoder.entry.name,
         "backend": decoder.entry.backend,
@@ -64,7 +73,7 @@ def load_rewriter(
         "encoder": encoder.entry.name,
         "rejected": {other.name: other.reason for other in decoder.rejected},
     }
-    return Rewriter(engines[0], engines[1], conventions, tokenizer, info)
+    return Rewriter(as_encoder(reader), as_writer(writer), conventions, tokenizer, info)
 
 
 def _conventions(artifact: Artifact) -> TextConventions:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from optc.errors import RequestError
-from optc.runtime.encoded.batch import DecoderBatch
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.text_to_text.conventions import TextConventions
+from optc.runtime.text_to_text.rewriting import Rewriting, RewritingChanges
 from optc.runtime.text_to_text.rules import Rules
-from optc.runtime.text_to_text.write import write
+from optc.runtime.text_to_text.writer import Read, Writer
 
 if TYPE_CHECKING:
     import tokenizers
@@ -42,53 +42,14 @@ class Rewritten:
         return self.text
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rewriting:
-    """Settings for writing texts.
-
-    Attributes:
-        max_tokens: Of a text, its end among them; None is what the model states.
-        source_language: Code of the texts that are read, of models whose tokens name languages;
-            None is the one that their tokenizer names.
-        target_language: Code of the texts that are written; None is the one that the model states.
-        truncate: Cut texts that are longer than the model reads, instead of refusing them.
-        batch_size: Texts that are written together.
-    """
-
-    max_tokens: int | None = None
-    source_language: str | None = None
-    target_language: str | None = None
-    truncate: bool = False
-    batch_size: int = 8
-
-    def __post_init__(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise RequestError(
-                f"{self.max_tokens} tokens of a text", where="max_tokens", hint="at least 1"
-            )
-        if self.batch_size < 1:
-            raise RequestError(
-                f"{self.batch_size} texts at once", where="batch_size", hint="at least 1"
-            )
-
-
-class RewritingChanges(TypedDict, total=False):
-    """Fields of `Rewriting`."""
-
-    max_tokens: int | None
-    source_language: str | None
-    target_language: str | None
-    truncate: bool
-    batch_size: int
-
-
 class Rewriter:
     """A model that turns texts into texts: it translates, sums up, answers.
 
         with optc.load_rewriter("artifacts/t5-small-text2text-fp32") as rewriter:
             print(rewriter.generate(["translate English to German: Good morning."])[0].text)
 
-    Calls of several threads run side by side. Each token is the likeliest one.
+    Calls of several threads run side by side, and in the same steps where the decoder has steps.
+    Each token is the likeliest one, unless beams or a structure are asked for.
 
     Attributes:
         info: The engines' names, backend and target, and why others were not taken.
@@ -98,12 +59,12 @@ class Rewriter:
     def __init__(
         self,
         encoder: TensorsExecutable,
-        decoder: TensorsExecutable,
+        writer: Writer,
         conventions: TextConventions,
         tokenizer: tokenizers.Tokenizer,
         info: Mapping[str, Any],
     ) -> None:
-        self._engines: tuple[TensorsExecutable, ...] = (encoder, decoder)
+        self._engines: tuple[TensorsExecutable, Writer] | None = (encoder, writer)
         self._tokenizer = tokenizer
         self.conventions = conventions
         self.info = info
@@ -112,8 +73,6 @@ class Rewriter:
         self, texts: str | Sequence[str], **wanted: Unpack[RewritingChanges]
     ) -> list[Rewritten]:
         """The texts that the model writes, in the order of those given.
-
-        Texts of about one length run together, so that little is padded.
 
         Args:
             texts: To read; one may stand alone.
@@ -126,50 +85,35 @@ class Rewriter:
         how = Rewriting(**wanted)
         given = [texts] if isinstance(texts, str) else list(texts)
         rules, rows = self._rules(how), self._encoded(given, how)
-        encoder, decoder = self._running()
-        order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
-        found: dict[int, Rewritten] = {}
-        for start in range(0, len(order), how.batch_size):
-            some = order[start : start + how.batch_size]
-            inputs = self._padded([rows[index] for index in some])
-            said = write(decoder.run, _read(encoder, inputs), rules)
-            for index, tokens in zip(some, said, strict=True):
-                found[index] = self._rewritten(tokens, rules)
-        return [found[index] for index in range(len(rows))]
-
-    def calls(
-        self, text: str, written: Rewritten, **wanted: Unpack[RewritingChanges]
-    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Inputs of the encoder for one text, and of a step of the decoder that reads all of what
-        was written for it; as `generate` otherwise."""
-        how = Rewriting(**wanted)
-        encoder, decoder = self._running()
-        inputs = self._padded(self._encoded([text], how))
-        tokens = np.array([[self._rules(how).start, *written.tokens]], np.int64)
-        batch = DecoderBatch(decoder.run, _read(encoder, inputs))
-        return inputs, batch.inputs(tokens)
+        _, writer = self._running()
+        said = writer.write(rows, self._read, rules, how)
+        return [self._rewritten(tokens, rules) for tokens in said]
 
     def likeliest(
         self, text: str, written: Rewritten, **wanted: Unpack[RewritingChanges]
     ) -> list[int]:
         """The token that the engine would write at each place of a text, and behind it, given the
         tokens before; as `generate` otherwise."""
-        rules = self._rules(Rewriting(**wanted))
-        _, step = self.calls(text, written, **wanted)
-        logits = self._running()[1].run(step)["logits"][0]
-        return [rules.next_token(row, written.tokens[:at]) for at, row in enumerate(logits)]
+        how = Rewriting(**wanted)
+        (source,) = self._encoded([text], how)
+        _, writer = self._running()
+        return writer.likeliest(source, written.tokens, self._read, self._rules(how))
 
     def close(self) -> None:
         """Free the engines."""
-        for engine in self._engines:
+        for engine in self._engines or ():
             engine.close()
-        self._engines = ()
+        self._engines = None
 
-    def _running(self) -> tuple[TensorsExecutable, TensorsExecutable]:
-        if not self._engines:
+    def _running(self) -> tuple[TensorsExecutable, Writer]:
+        if self._engines is None:
             raise RequestError("the engine is closed", hint="load the artifact again")
-        encoder, decoder = self._engines
-        return encoder, decoder
+        return self._engines
+
+    def _read(self, sources: Sequence[Sequence[int]]) -> Read:
+        """Keys and values of texts, and their mask, which decoders of whole batches need."""
+        inputs = self._padded(sources)
+        return {**self._running()[0].run(inputs), "attention_mask": inputs["attention_mask"]}
 
     def _rules(self, how: Rewriting) -> Rules:
         known = self.conventions
@@ -251,8 +195,3 @@ class Rewriter:
     def __repr__(self) -> str:
         """The engine's name."""
         return f"<optc.Rewriter {self.info.get('name', '')}>"
-
-
-def _read(encoder: TensorsExecutable, inputs: Mapping[str, Int64]) -> dict[str, Any]:
-    """Keys and values of texts, and their mask, which steps of the decoder need."""
-    return {**encoder.run(inputs), "attention_mask": inputs["attention_mask"]}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from optc.runtime.requests.encoded_request import Ruled
 from optc.runtime.text_to_text.conventions import TextConventions
 
 Float32 = npt.NDArray[np.float32]
@@ -29,6 +30,35 @@ class Rules:
     first: int | None
     most: int
 
+    @property
+    def any(self) -> bool:
+        """Some token may be forbidden or forced, behind the first."""
+        known = self.known
+        least = max(known.least_length - 1, known.least_tokens)
+        return bool(
+            known.suppressed
+            or known.suppressed_first
+            or known.no_repeat
+            or known.last is not None
+            or (least > 0 and known.ends)
+        )
+
+    def after(self, tokens: Sequence[int]) -> Ruled:
+        """What may follow the start and a text; but for `first`.
+
+        Args:
+            tokens: The start and the text so far.
+        """
+        known, said = self.known, len(tokens) - 1
+        if said == self.most - 1 and known.last is not None:
+            return Ruled(known.last)
+        never = [*known.suppressed, *self._repeated(tokens)]
+        if said + 1 < known.least_length or said < known.least_tokens:
+            never += known.ends
+        if said == (0 if self.first is None else 1):
+            never += known.suppressed_first
+        return Ruled(None, never)
+
     def next_token(self, logits: Float32, said: Sequence[int]) -> int:
         """The token behind ``said``.
 
@@ -38,30 +68,27 @@ class Rules:
         """
         if not said and self.first is not None:
             return self.first
-        if len(said) == self.most - 1 and self.known.last is not None:
-            return self.known.last
+        read = [self.start, *said]
+        ruled = self.after(read)
+        if ruled.only is not None:
+            return ruled.only
         own = logits.copy()
-        self._penalize(own, [self.start, *said])
-        if len(said) + 1 < self.known.least_length or len(said) < self.known.least_tokens:
-            own[list(self.known.ends)] = -np.inf
-        own[list(self.known.suppressed)] = -np.inf
-        if len(said) == (0 if self.first is None else 1):
-            own[list(self.known.suppressed_first)] = -np.inf
+        if self.known.repetition_penalty != 1:
+            seen = list(set(read))
+            found, by = own[seen], np.float32(self.known.repetition_penalty)
+            own[seen] = np.where(found < 0, found * by, found / by)
+        own[list(ruled.never)] = -np.inf
         return int(own.argmax())
 
     def ended(self, said: Sequence[int]) -> bool:
         """True if the latest token ends the text."""
         return bool(said) and said[-1] in self.known.ends
 
-    def _penalize(self, logits: Float32, read: Sequence[int]) -> None:
-        if self.known.repetition_penalty != 1:
-            seen = list(set(read))
-            own, by = logits[seen], np.float32(self.known.repetition_penalty)
-            logits[seen] = np.where(own < 0, own * by, own / by)
+    def _repeated(self, read: Sequence[int]) -> list[int]:
+        """Tokens that would write a run of `TextConventions.no_repeat` tokens again."""
         run = self.known.no_repeat
         if not 0 < run <= len(read):
-            return
-        latest = read[len(read) - run + 1 :]
-        for at in range(len(read) - run + 1):
-            if list(read[at : at + run - 1]) == list(latest):
-                logits[read[at + run - 1]] = -np.inf
+            return []
+        latest = list(read[len(read) - run + 1 :])
+        starts = range(len(read) - run + 1)
+        return [read[at + run - 1] for at in starts if list(read[at : at + run - 1]) == latest]

@@ -15,6 +15,10 @@ from optc.passes.canonicalize.spelled.region import ForeignError, region_of
 
 #: Tokens of the probes.
 _SHORT, _LONG = 7, 12
+_ELEMENT_WISE = (
+    *("Add", "Sub", "Mul", "Div", "Min", "Max", "Mod", "Where", "Equal"),
+    *("Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
+)
 
 
 def number_positions(model: ir.Model, source: Source, report: PassReport) -> ir.Value:
@@ -55,7 +59,7 @@ def _replace(
 ) -> None:
     axis, node = _axis_of_tokens(value, source), value.producer()
     kind = None if axis is None else _counts(source, value)
-    if axis is None or kind is None or node is None:
+    if axis is None or kind is None or node is None or _lies_across(value, source):
         return
     is_place, number = kind
     if not is_place:
@@ -66,6 +70,18 @@ def _replace(
     graph.insert_after(node, emitter.nodes)
     substitute(value, new)
     report.add("positions")
+
+
+def _lies_across(value: ir.Value, source: Source) -> bool:
+    """True if the first axis of ``value`` meets another one than that of sequences, as where places
+    of tokens are subtracted from each other: a row for each sequence would not fit there."""
+    rank = len(dims(value))
+    for node in value.consumers():
+        shape = dims(node.outputs[0])
+        meets = is_op(node, *_ELEMENT_WISE) and len(shape) >= rank
+        if meets and shape[-rank] not in (1, source.batch):
+            return True
+    return False
 
 
 def _emit(

@@ -19,6 +19,8 @@ _FAR = 8
 LEAST = _FAR + 1
 #: Largest error of a bias relative to the largest: what bfloat16 rounds twice.
 _ROUNDING = 2.0**-7
+#: Largest difference of biases at one distance.
+_EQUAL = 1e-5
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,14 @@ class Pattern:
         chunk: Tokens of a chunk, of which rows see their own only; 0 = none.
         slopes: What each head's scores lose for a token of distance [H]; None where they lose
             nothing.
+        biases: What is added to each head's scores by distance [H, N], of which a token farther
+            away gets the last one (T5: Raffel et al., 2020); None where slopes say it all.
     """
 
     window: int = 0
     chunk: int = 0
     slopes: tuple[float, ...] | None = None
+    biases: tuple[tuple[float, ...], ...] | None = None
 
 
 def pattern_of(bias: Float64) -> Pattern | str:
@@ -85,5 +90,15 @@ def _with_slopes(level: Float64, seen: Bool, found: Pattern) -> Pattern | str:
     wanted = -slopes[:, None, None] * behind
     limit = _ROUNDING * np.abs(wanted).max(axis=(1, 2), keepdims=True) + 1e-6
     if (np.abs(level - wanted) > limit).any():
-        return "what is added to scores is not proportional to distance"
+        return _with_biases(level, behind, found)
     return Pattern(found.window, found.chunk, tuple(float(s) for s in slopes))
+
+
+def _with_biases(level: Float64, behind: npt.NDArray[np.int64], found: Pattern) -> Pattern | str:
+    """With an entry for each distance that the probe shows."""
+    last_row = level[:, -1, ::-1]  # by distance
+    differs = np.abs(level - last_row[:, behind]) > _EQUAL
+    if differs[:, behind > 0].any():
+        return "what is added to scores does not depend on distance alone"
+    biases = tuple(tuple(float(one) for one in head) for head in last_row)
+    return Pattern(found.window, found.chunk, None, biases)

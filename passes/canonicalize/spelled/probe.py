@@ -22,6 +22,8 @@ from optc.passes.canonicalize.spelled.region import (
 _SMALL = 4
 #: Most tokens of a window in a table.
 _MOST = 2048
+#: Tokens of probes that show from which distance on what is added to scores stays the same.
+_FAR = (512, 2048)
 #: What compares or divides places of tokens.
 _OF_PLACES = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Sub", "Add", "Div", "Mod")
 
@@ -63,7 +65,18 @@ class Probe:
         level = self._run(LEAST)
         pattern = _checked(level)
         scale = 1.0 if self.products is None else self._scale(level)
-        return Scores(scale, self._beyond(pattern))
+        found = self._beyond(pattern)
+        return Scores(scale, replace(found, biases=self._biases()) if found.biases else found)
+
+    def _biases(self) -> tuple[tuple[float, ...], ...]:
+        """What is added by distance [H, N], up to where it changes no more."""
+        for tokens in _FAR:
+            biases = np.array(_checked(self._run(tokens)).biases)
+            differs = np.flatnonzero((biases != biases[:, -1:]).any(axis=0))
+            count = int(differs[-1]) + 2 if len(differs) else 1
+            if count <= tokens // 2:
+                return tuple(tuple(float(one) for one in head) for head in biases[:, :count])
+        raise ForeignError(f"what is added to scores still changes {_FAR[-1] // 2} tokens away")
 
     def _run(
         self,

@@ -25,6 +25,8 @@ Array = npt.NDArray[Any]
 _FOREIGN = ("MatMul", "Gemm", "LayerNormalization", "RMSNormalization", "Conv")
 #: Sequences of a probe: more than one, so that batches are told from heads.
 BATCH = 2
+#: States of an encoder of a probe, beyond its tokens, where their number differs by call.
+MORE_STATES = 2
 
 
 class ForeignError(Exception):
@@ -138,8 +140,14 @@ def _shape(graph: ir.Graph, node: ir.Node, tokens: int) -> Array:
 
 
 def _sizes(graph: ir.Graph, tokens: int) -> dict[str | None, int]:
-    """Sizes by the names of the dimensions of ids and positions."""
-    return {
+    """Sizes by the names of the dimensions of ids and positions, and of an encoder's states."""
+    states = {
+        name: tokens + MORE_STATES
+        for value in graph.inputs
+        for name in dims(value)[2:]
+        if isinstance(name, str)
+    }
+    return states | {
         name: size
         for value in graph.inputs
         for name, size in zip(dims(value), (BATCH, tokens), strict=False)

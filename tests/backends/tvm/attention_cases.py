@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from optc.backends.tvm.bias_runs import bias_runs
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.attention.paged_attention import PagedAttention
 from tests.backends.tvm.kernel_cases import Array, blank, run
@@ -83,10 +84,21 @@ def attend(
 
 
 def by_head(config: PagedAttention) -> list[Array]:
-    """The sinks and slopes [H] that the kernel takes: some sinks above all scores, some below."""
+    """The sinks and slopes [H] and runs of biases that the kernel takes: some sinks above all
+    scores, some below."""
     sinks = np.linspace(-3, 9, config.heads).astype(np.float32)
     slopes = (2.0 ** -np.linspace(0, 6, config.heads)).astype(np.float32)
-    return [*([sinks] if config.sinks else []), *([slopes] if config.slopes else [])]
+    return [
+        *([sinks] if config.sinks else []),
+        *([slopes] if config.slopes else []),
+        *([bias_runs(biases(config))] if config.distances else []),
+    ]
+
+
+def biases(config: PagedAttention) -> Array:
+    """What is added by distance [H, N]."""
+    shape = config.heads, config.distances - 30
+    return np.random.default_rng(8).standard_normal(shape).astype(np.float32)
 
 
 def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
@@ -119,8 +131,12 @@ def oracle(config: PagedAttention, step: list[Sequence]) -> Array:
             if config.softcap:
                 scores = config.softcap * np.tanh(scores / config.softcap)
             sinks = np.full((config.heads, 1), -np.inf)
+            behind = np.arange(end - 1 - low, -1, -1)
             if config.slopes:
-                scores -= by_head(config)[-1][:, None] * np.arange(end - 1 - low, -1, -1)
+                scores -= by_head(config)[int(config.sinks)][:, None] * behind
+            if config.distances:
+                found = biases(config).astype(np.float64)
+                scores += found[:, np.minimum(behind, found.shape[1] - 1)]
             if config.sinks:
                 sinks = by_head(config)[0].astype(np.float64)[:, None] / np.log(2)
             powers = scores / np.log(2)

@@ -56,7 +56,15 @@ CONFIGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "MarianMTModel": ("MarianConfig", _BART),
     "PegasusForConditionalGeneration": ("PegasusConfig", _BART),
     "MBartForConditionalGeneration": ("MBartConfig", _BART),
-    "M2M100ForConditionalGeneration": ("M2M100Config", _BART),
+    # its tables of positions count no padding, which is no start of such models
+    "M2M100ForConditionalGeneration": ("M2M100Config", {**_BART, "decoder_start_token_id": END}),
+    "BlenderbotForConditionalGeneration": ("BlenderbotConfig", _BART),
+    "BlenderbotSmallForConditionalGeneration": ("BlenderbotSmallConfig", _BART),
+    "PLBartForConditionalGeneration": ("PLBartConfig", _BART),
+    "MT5ForConditionalGeneration": (
+        "MT5Config",
+        {**_T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    ),
 }
 
 
@@ -102,8 +110,7 @@ def written(folder: Path, texts: list[str], source: int = ENGLISH, **how: Any) -
     for text in texts:
         ids = [source if token == ENGLISH else token for token in reader.encode(text).ids]
         with torch.no_grad():
-            tokens = model.generate(
-                torch.tensor([ids]), do_sample=False, num_beams=1, max_length=None, **how
-            )[0].tolist()[1:]
+            chosen = {"do_sample": False, "num_beams": 1, "max_length": None, **how}
+            tokens = model.generate(torch.tensor([ids]), **chosen)[0].tolist()[1:]
         found.append(tokens[: tokens.index(END)] if END in tokens else tokens)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ def bart(tmp_path_factory: pytest.TempPathFactory, text_file: Path) -> tuple[Pat
 
 
 def _equal(folder: Path, artifact: Path) -> None:
+    engines = {one.role: one.backend for one in Artifact.open(artifact).manifest.engines}
+    assert engines == {"encoder": "onnxruntime", "target": "tvm"}
     wanted = written(folder, texts(), max_new_tokens=MOST)
     with optc.load_rewriter(artifact) as rewriter:
         together = rewriter.generate(texts(), max_tokens=MOST)
@@ -69,6 +72,50 @@ def test_tokens_of_other_kinds(kind: str, tmp_path: Path, text_file: Path) -> No
 def test_tokens_of_all_kinds(kind: str, tmp_path: Path, text_file: Path) -> None:
     folder = folder_of(kind, tmp_path / "m")
     _equal(folder, optc.compile(folder, output=tmp_path / "a", inputs=[text_file]).path)
+
+
+def test_callers_of_several_threads_share_steps(bart: tuple[Path, Path]) -> None:
+    wanted = written(bart[0], texts(), max_new_tokens=MOST)
+    found: dict[int, list[list[int]]] = {}
+    with optc.load_rewriter(bart[1]) as rewriter:
+
+        def call(at: int) -> None:
+            some = rewriter.generate(texts()[at:] + texts()[:at], max_tokens=MOST, batch_size=2)
+            found[at] = [list(one.tokens) for one in some]
+
+        threads = [threading.Thread(target=call, args=(at,)) for at in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    assert found == {at: wanted[at:] + wanted[:at] for at in range(4)}
+
+
+def test_beams_are_those_of_transformers(bart: tuple[Path, Path]) -> None:
+    how: dict[str, Any] = {"max_new_tokens": 8, "num_beams": 3, "length_penalty": 0.5}
+    wanted = written(bart[0], texts()[:4], **how)
+    with optc.load_rewriter(bart[1]) as rewriter:
+        found = rewriter.generate(texts()[:4], max_tokens=8, beam_width=3, length_penalty=0.5)
+    assert [list(one.tokens) for one in found] == wanted
+    assert wanted != written(bart[0], texts()[:4], max_new_tokens=8)
+
+
+def test_drafts_by_ngrams_change_nothing(bart: tuple[Path, Path]) -> None:
+    wanted = written(bart[0], texts(), max_new_tokens=MOST)
+    with optc.load_rewriter(bart[1], speculate="ngram", num_speculative_tokens=3) as rewriter:
+        found = rewriter.generate(texts(), max_tokens=MOST)
+    assert [list(one.tokens) for one in found] == wanted
+    with pytest.raises(InputError, match="nothing drafts by 'eagle' for a decoder that attends"):
+        optc.load_rewriter(bart[1], speculate="eagle")
+
+
+def test_structures(bart: tuple[Path, Path]) -> None:
+    pytest.importorskip("llguidance")
+    with optc.load_rewriter(bart[1]) as rewriter:
+        chosen = rewriter.generate(texts(), choice=["w3 w5", "w7"])
+        assert {one.text for one in chosen} <= {"w3 w5", "w7", "w3w5"}
+        with pytest.raises(RequestError, match="beam_width does not go together with"):
+            rewriter.generate(texts(), choice=["w7"], beam_width=2)
 
 
 def test_languages(bart: tuple[Path, Path]) -> None:
@@ -117,6 +164,8 @@ def test_the_command_line(bart: tuple[Path, Path]) -> None:
     args = ["run", str(bart[1]), "--prompt", text, "--max-tokens", "3"]
     found = CliRunner().invoke(cli, [*args, "--target-language", "deu_Latn"])
     assert (found.exit_code, found.output.strip()) == (0, wanted)
+    more = ["--beam-width", "2", "--speculate", "ngram", "--threads", "1"]
+    assert CliRunner().invoke(cli, [*args, *more]).exit_code == 0
     refused = CliRunner().invoke(cli, [*args, "--temperature", "1"])
     assert refused.exit_code == 2
     assert "--temperature is not of models that turn texts into texts" in refused.output

@@ -71,8 +71,8 @@ class _Step:
 def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
     """q f32 [T,H*Dk], k_pool, v_pool (`optc.backends.tvm.kv_layout`), recent_k_pool and
     recent_v_pool, query_starts i32 [B+1], kv_lengths i32 [G,B], block_tables i32 [G,B,P],
-    block_size i32 [1], sinks f32 [H], slopes f32 [H] -> out f32 [T,H*Dv]. Recent pools, sinks and
-    slopes are there if the config says so.
+    block_size i32 [1], sinks f32 [H], slopes f32 [H], biases f32 [H,N] -> out f32 [T,H*Dv]. Recent
+    pools, sinks, slopes and biases are there if the config says so.
 
     Row i of the n rows of a sequence sees tokens up to ``kv_lengths - n + i``, of which the last
     ``window``, and those of its ``chunk``. If they are not ``causal``, rows see all tokens of their
@@ -100,6 +100,8 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
         block_size = builder.argument("block_size", (1,), "int32")
         sinks = builder.argument("sinks", (config.heads,)) if config.sinks else None
         slopes = builder.argument("slopes", (config.heads,)) if config.slopes else None
+        runs = (config.heads, config.distances)
+        biases = builder.argument("biases", runs) if config.distances else None
         out = builder.argument("out", (rows, config.heads * config.value_dim))
         where = (config.group, config.window, config.chunk)
         ragged = Ragged(
@@ -111,7 +113,8 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
             recent = _pools(config, shape.recent, isa, latest)
             near = replace(ragged, group=config.recent_group, window=config.recent)
             ragged = replace(ragged, recent=near)
-        operands = Operands(config, isa, q, pools, recent, ragged, sinks, slopes, out)
+        by_head = sinks, slopes, biases
+        operands = Operands(config, isa, q, pools, recent, ragged, *by_head, out)
         planned = plan_tiles(ragged, rows, config.tile_rows)
         cost = tir.float32(config.heads * (config.key_dim + config.value_dim))
         parallel = planned.work * cost > tir.float32(_SERIAL_WORK)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tvm.tirx.script.builder import ir as tir
 
+from optc.backends.tvm.bias_runs import zero_distance
 from optc.backends.tvm.kernels.attention.blocking import for_blocks
 from optc.backends.tvm.kernels.attention.fetch import fetch
 from optc.backends.tvm.kernels.attention.score import score, score_unit
@@ -21,6 +22,7 @@ from optc.backends.tvm.kernels.attention.state import (
     Place,
     Pools,
     Queries,
+    Shifts,
     new_buffers,
 )
 from optc.backends.tvm.kernels.attention.weigh import weigh
@@ -80,6 +82,8 @@ def attend_partition(
         low_seen, end_seen = queries.bounds(m)
         if queries.slope is not None:
             _lean(part, m, queries.slope(m), bind(queries.own(m) - start))
+        if queries.shifts is not None:
+            _shift(part, m, queries.shifts, bind(queries.own(m) - start))
         _mask(part, m, (bind(low_seen - start), bind(end_seen - start)))
         _find_largest(part, m)
     with tir.serial(0, size.vectors) as m:
@@ -104,7 +108,9 @@ def _gather_value_scales(part: Part) -> None:
 
 def _unit(part: Part, m: Expr) -> Expr:
     """The unit of a masked score of vector m, in powers of two."""
-    return tir.float32(1) if part.queries.slope is not None else score_unit(part, m)
+    queries = part.queries
+    scaled = queries.slope is not None or queries.shifts is not None
+    return tir.float32(1) if scaled else score_unit(part, m)
 
 
 def _lean(part: Part, m: Expr, slope: Expr, own: Expr) -> None:
@@ -116,6 +122,20 @@ def _lean(part: Part, m: Expr, slope: Expr, own: Expr) -> None:
     with tir.serial(*part.limits) as i:
         ahead = bind(tir.cast(lane_numbers + splat(i * TILE - own, "int32"), f"float32x{LANES}"))
         score = fma(load(part.buffers.scores, m, i * TILE), unit, bind(ahead * per_token))
+        store(part.buffers.scores, score, m, i * TILE)
+
+
+def _shift(part: Part, m: Expr, shifts: Shifts, own: Expr) -> None:
+    """Add to the scores of vector m, whose own token is ``own`` of the partition, what its head has
+    for each token's distance. Scores are powers of two from here on."""
+    leaning = part.queries.slope is not None
+    unit = bind(splat(tir.float32(1) if leaning else score_unit(part, m)))
+    log2_e = splat(tir.float32(math.LOG2_E))
+    count, head = int(shifts.runs.shape[1]), shifts.head(m)
+    with tir.serial(*part.limits) as i:
+        place = bind(tir.max(tir.min(i * TILE - own + zero_distance(count), count - TILE), 0))
+        bias = bind(load(shifts.runs, head, place) * log2_e)
+        score = fma(load(part.buffers.scores, m, i * TILE), unit, bias)
         store(part.buffers.scores, score, m, i * TILE)
 
 

@@ -18,7 +18,7 @@ from optc.backends.tvm.kernels.attention.softmax import (
     merge_factors,
     new_running,
 )
-from optc.backends.tvm.kernels.attention.state import PARTITION, Place, Pools, Queries
+from optc.backends.tvm.kernels.attention.state import PARTITION, Place, Pools, Queries, Shifts
 from optc.backends.tvm.kernels.dsl import math
 from optc.backends.tvm.kernels.dsl.script import Expr, bind, load, scratch, splat, store
 from optc.backends.tvm.kernels.kv.pools import for_parts
@@ -49,6 +49,9 @@ class PagedAttention:
         sinks: Each head has a logit that joins the softmax's largest and sum, and has no value.
         slopes: Each head has a slope that a token's score loses for every token between it and
             the row (ALiBi: Press et al., arXiv:2108.12409), behind the softcap.
+        distances: Numbers of each head's run of biases (`optc.backends.tvm.bias_runs`), which are
+            added to scores by the distance of a token, behind the softcap and the slopes; 0 = there
+            are none.
         query_bits: 8 if queries are multiplied with int8 or int4 pools as int8, rounded half to
             even in units of each vector's largest magnitude / 127, which halves that work; 0 if
             they keep 15 bits. Other pools know 0 only.
@@ -75,6 +78,7 @@ class PagedAttention:
     recent: int = 0
     recent_group: int = 0
     causal: bool = True
+    distances: int = 0
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
@@ -84,9 +88,10 @@ class PagedAttention:
                 hint="the number of heads must be a multiple of that of KV heads",
             )
 
-        if not self.causal and (self.chunk or self.recent or self.slopes):
+        if not self.causal and (self.chunk or self.recent or self.slopes or self.distances):
             raise UnsupportedError(
-                "rows that see what lies behind them have no chunks, slopes and recent pools",
+                "rows that see what lies behind them have no chunks, slopes, biases by distance "
+                "and recent pools",
                 where="PagedAttention",
                 hint="such attention belongs to encoders; a window is possible",
             )
@@ -112,7 +117,7 @@ class PagedAttention:
 @dataclass(frozen=True)
 class Operands:
     """The operands of all work of one call: q [T,H*Dk], the pools, those of the latest tokens or
-    none, the ragged step, sinks and slopes [H] or none, out [T,H*Dv]."""
+    none, the ragged step, sinks and slopes [H] and biases [H,N] or none, out [T,H*Dv]."""
 
     config: PagedAttention
     isa: Isa
@@ -122,6 +127,7 @@ class Operands:
     ragged: Ragged
     sinks: Expr
     slopes: Expr
+    biases: Expr
     out: Expr
 
 
@@ -264,7 +270,10 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
 
     vectors = numbers.queries(copy, work.most * shared, dim)
     bounds = _bounds(ragged, work.sequence, own)
-    return Queries(vectors, own, bounds, size, fetch, slope)
+    shifts = None
+    if operands.biases is not None:
+        shifts = Shifts(operands.biases, lambda m: bind(work.head * shared + m % shared))
+    return Queries(vectors, own, bounds, size, fetch, slope, shifts)
 
 
 def write_rows(operands: Operands, work: RowWork, running: Running) -> None:

@@ -46,6 +46,19 @@ class Pools:
 
 
 @dataclass(frozen=True)
+class Shifts:
+    """What is added to scores by distance.
+
+    Attributes:
+        runs: float32 [H, N] as of `optc.backends.tvm.bias_runs`.
+        head: ``head(m)`` is the head of vector m.
+    """
+
+    runs: Expr
+    head: Callable[[Expr], Expr]
+
+
+@dataclass(frozen=True)
 class Queries:
     """The query vectors of one work item.
 
@@ -60,6 +73,7 @@ class Queries:
             prompt's rows find them in the caches.
         slope: ``slope(m)`` is what vector m's scores lose for each token of distance; None where
             they lose nothing.
+        shifts: What is added to scores by distance; None is nothing.
     """
 
     operands: Operands
@@ -68,6 +82,7 @@ class Queries:
     blocking: Blocking
     fetch: Expr
     slope: Callable[[Expr], Expr] | None = None
+    shifts: Shifts | None = None
 
 
 @dataclass(frozen=True)

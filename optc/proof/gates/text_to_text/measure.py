@@ -9,7 +9,8 @@ from optc.artifact.tasks.task import SPEED
 from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT
 from optc.proof.gates.in_turns import speedup
 from optc.proof.gates.measure import GateResult, judge
-from optc.runtime.text_to_text.rewriter import Rewriter, RewritingChanges, Rewritten
+from optc.runtime.text_to_text.rewriter import Rewriter, Rewritten
+from optc.runtime.text_to_text.rewriting import RewritingChanges
 
 #: Speed is the median over so many turns, with so many texts.
 _TURNS, _TEXTS = 3, 4

@@ -18,8 +18,8 @@ def attention(operands: Operands, attributes: Attributes) -> Tensor:
     """Attention of heads in the last axis; query heads share key heads in order.
 
     Args:
-        operands: q [B, S, H*Dk], k [B, S, Hkv*Dk], v [B, S, Hkv*Dv], and sinks [H] and slopes [H]
-            or None.
+        operands: q [B, S, H*Dk], k [B, S, Hkv*Dk], v [B, S, Hkv*Dv], and sinks [H], slopes [H]
+            and biases by distance [H, N], or None.
         attributes: Of ``optc::Attention``.
 
     Returns:
@@ -28,7 +28,7 @@ def attention(operands: Operands, attributes: Attributes) -> Tensor:
     heads, kv_heads = attributes["num_heads"], attributes["kv_num_heads"]
     q, k, v = _by_head(operands, heads, kv_heads)
     window, chunk = attributes.get("window", 0), attributes.get("chunk", 0)
-    by_head = [operands[i] if len(operands) > i else None for i in (3, 4)]
+    by_head = [operands[i] if len(operands) > i else None for i in (3, 4, 5)]
     if attributes.get("softcap", 0.0) or any(each is not None for each in by_head):
         out = _spelled((q, k, v), by_head, attributes)
     else:
@@ -65,7 +65,7 @@ def _by_head(operands: Operands, heads: int, kv_heads: int) -> tuple[Tensor, Ten
 def _spelled(
     qkv: tuple[Tensor, Tensor, Tensor], by_head: Sequence[Tensor | None], attributes: Attributes
 ) -> Tensor:
-    """With softcap, sinks and slopes [H]: [B, H, S, Dv] of q [B, H, S, Dk] and k, v of fewer heads,
+    """With softcap, and what is by head: [B, H, S, Dv] of q [B, H, S, Dk] and k, v of fewer heads,
     as many windows at a time as scores have room for."""
     heads, length = qkv[0].shape[1:3]
     seen = visible(length, attributes.get("window", 0), attributes.get("chunk", 0), qkv[0].device)
@@ -82,13 +82,16 @@ def _of_windows(
 ) -> Tensor:
     q = qkv[0]
     k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], dim=1) for each in qkv[1:])
-    cap, (sinks, slopes) = attributes.get("softcap", 0.0), by_head
+    cap, (sinks, slopes, biases) = attributes.get("softcap", 0.0), by_head
     scores = (q @ k.transpose(-1, -2)).float() * attributes["scale"]
     if cap:
         scores = torch.tanh(scores / cap) * cap
     if slopes is not None:
         index = torch.arange(q.shape[-2], device=q.device)
         scores = scores + slopes[:, None, None] * (index - index[:, None])
+    if biases is not None:
+        index = torch.arange(q.shape[-2], device=q.device)
+        scores = scores + biases[:, (index[:, None] - index).clamp(0, biases.shape[1] - 1)]
     scores = scores.masked_fill(~seen, -torch.inf)
     if sinks is None:
         return scores.softmax(dim=-1).to(v.dtype) @ v

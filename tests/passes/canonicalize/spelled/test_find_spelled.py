@@ -45,9 +45,12 @@ NUMBERS = {
     "width": np.array(9),
     "turned": np.array(-1, np.float32),
     "slopes": (2.0 ** -np.arange(1.0, 5.0)).astype(np.float32)[:, None, None],
+    "eleven": np.array(11),
+    "buckets": f32(14, 4),
     "table": (np.tri(40) - np.tri(40, k=-11)).astype(np.float32)[None, None],
     "starts": np.array([0, 0]),
     "axes": np.array([2, 3]),
+    "axes_3": np.array([2]),
     "axes_12": np.array([1, 2]),
     "minus": np.array(-10000, np.float32),
     "unit": np.array(1, np.float32),
@@ -85,6 +88,12 @@ SCORES = {
         f"{PLACES}b = Where (causal, nothing, low)\nf = Cast <to: int = 1> (j)\n"
         f"l = Mul (slopes, f)\n{PRODUCTS}a = Add (p, l)\nx = Add (a, b)",
         "full, slopes",
+    ),
+    "biases by distance": (
+        f"{PLACES}b = Where (causal, nothing, low)\nn = Max (d, zero)\nm = Min (n, eleven)\n"
+        f"r = Gather (buckets, m)\nl = Transpose <perm: ints = [2, 0, 1]> (r)\n"
+        f"{PRODUCTS}a = Add (p, l)\nx = Add (a, b)",
+        "full, distances",
     ),
     "a table": (
         f"stops = Concat <axis: int = 0> (tokens_1, tokens_1)\n"
@@ -147,6 +156,26 @@ def test_text() -> None:
         t7 = Reshape (t6, to_0_0_4_6)
         y = {swap} (t7)
         """)
+
+
+def test_biases_have_as_many_entries_as_differ() -> None:
+    model = model_of(SCORES["biases by distance"][0])
+    FindAttention().run(model)
+    given = found(model).inputs[5]
+    assert given is not None
+    assert given.const_value is not None
+    biases = NUMBERS["buckets"][:12].T
+    np.testing.assert_allclose(given.const_value.numpy(), biases - biases[:, :1], atol=1e-6)
+
+
+def test_biases_that_never_stay_the_same_are_refused() -> None:
+    scores = SCORES["biases by distance"][0].replace("r = Gather (buckets, m)", "r = Mul (g, g)")
+    scores = scores.replace(
+        "m = Min (n, eleven)", "f = Cast <to: int = 1> (n)\ng = Unsqueeze (f, axes_3)"
+    )
+    model = model_of(scores)
+    report = FindAttention().run(model)
+    assert "still changes 1024 tokens away" in report.skipped[0]
 
 
 def test_heads_and_sequences_in_one_axis() -> None:

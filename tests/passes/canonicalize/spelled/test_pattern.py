@@ -46,13 +46,22 @@ def test_slopes_that_were_multiplied_in_bfloat16() -> None:
     assert found.slopes == tuple(slopes.astype(np.float64))
 
 
+def test_biases_by_distance() -> None:
+    biases = np.array([[0.0, 3, -1, 2, 2], [0, 1, 1, 1, 1], [0, -4, 5, 0.5, 0.5]])
+    level = bias(CAUSAL) + np.where(CAUSAL, biases[:, BEHIND.clip(0, 4)], 0)
+    found = pattern_of(level + np.arange(12.0)[:, None])
+    assert isinstance(found, Pattern)
+    assert (found.window, found.slopes) == (0, None)
+    np.testing.assert_array_equal(found.biases, biases[:, np.minimum(INDEX, 4)])
+
+
 @pytest.mark.parametrize(
     ("level", "reason"),
     [
         (bias(np.ones((12, 12), bool)), "a row sees tokens behind it"),
         (bias(CAUSAL & ((BEHIND < 3) | (INDEX == 0))), "neither a window nor a chunk"),
         (bias(CAUSAL & (BEHIND > 0)), "a row does not see itself"),
-        (bias(CAUSAL) - np.where(CAUSAL, BEHIND**2, 0), "not proportional to distance"),
+        (bias(CAUSAL) - np.where(CAUSAL, BEHIND * INDEX, 0), "not depend on distance alone"),
         (
             np.stack([bias(CAUSAL)[0], bias(CAUSAL & (BEHIND < 4))[0]]),
             "heads see different tokens",
