@@ -12,7 +12,7 @@ Float32 = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class EncoderStates:
-    """What one sequence attends to, computed once.
+    """States that a sequence attends to, computed once.
 
     Attributes:
         key: Equal where the states are.

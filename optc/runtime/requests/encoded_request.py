@@ -11,7 +11,7 @@ from optc.runtime.requests.generation_request import GenerationRequest
 
 
 class Ruled(NamedTuple):
-    """What rules say of the next token.
+    """The rules for the next token.
 
     Attributes:
         only: The one that must follow; None is any.
@@ -26,7 +26,7 @@ class TokenRules(Protocol):
     """Rules of the tokens that may follow others, such as a model's own settings state them."""
 
     def after(self, tokens: Sequence[int]) -> Ruled:
-        """What may follow the prompt and the output so far."""
+        """The tokens that may follow the prompt and the output so far."""
         ...
 
 

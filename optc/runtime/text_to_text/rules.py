@@ -44,7 +44,7 @@ class Rules:
         )
 
     def after(self, tokens: Sequence[int]) -> Ruled:
-        """What may follow the start and a text; but for `first`.
+        """The tokens that may follow the start and a text; but for `first`.
 
         Args:
             tokens: The start and the text so far.

@@ -1,4 +1,4 @@
-"""What writes a rewriter's texts: the contract, and the loop over engines of named tensors."""
+"""Writers of texts: the contract, and the loop over engines of named tensors."""
 
 from __future__ import annotations
 

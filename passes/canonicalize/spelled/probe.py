@@ -69,7 +69,7 @@ class Probe:
         return Scores(scale, replace(found, biases=self._biases()) if found.biases else found)
 
     def _biases(self) -> tuple[tuple[float, ...], ...]:
-        """What is added by distance [H, N], up to where it changes no more."""
+        """The terms by distance [H, N], up to where it changes no more."""
         for tokens in _FAR:
             biases = np.array(_checked(self._run(tokens)).biases)
             differs = np.flatnonzero((biases != biases[:, -1:]).any(axis=0))

@@ -96,7 +96,7 @@ def by_head(config: PagedAttention) -> list[Array]:
 
 
 def biases(config: PagedAttention) -> Array:
-    """What is added by distance [H, N]."""
+    """Terms by distance [H, N]."""
     shape = config.heads, config.distances - 30
     return np.random.default_rng(8).standard_normal(shape).astype(np.float32)
 

@@ -53,7 +53,7 @@ def test_a_tree_of_drafts() -> None:
 
 
 def test_beside_a_structure() -> None:
-    """What alone may follow, and is forbidden, is not forced."""
+    """A token that alone may follow, and is forbidden, is not forced."""
     masks = np.zeros((4, 3), np.uint32)
     masks[1, 0], masks[2, 0] = 0b10111, 0b1001
     found = with_rules(masks, [ruled([7])], 4, VOCABULARY)

@@ -47,7 +47,7 @@ class Pools:
 
 @dataclass(frozen=True)
 class Shifts:
-    """What is added to scores by distance.
+    """Terms of scores by distance.
 
     Attributes:
         runs: float32 [H, N] as of `optc.backends.tvm.bias_runs`.
