@@ -78,6 +78,8 @@ def run_by_face(
 
         left = dict(options)
         served = {"engine": left["engine"], **stated(left, _SERVING)}
+        if not left["choice"]:
+            left["choice"] = None
         how = {**own, **stated(left, _WRITING), "max_tokens": left["max_tokens"]}
         run_rewriter(artifact, texts, served, as_json, **how)
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,11 +43,13 @@ class StepWriter:
             return [prompt[1:] for _ in sources]
         params = how.params(left, rules.known.repetition_penalty)
         handles: dict[int, Handle] = {}
+        begun: deque[Handle] = deque()
         try:
             for some in by_length(sources, how.batch_size):
-                for handle in list(handles.values())[: max(0, len(handles) - _AT_ONCE)]:
-                    handle.result()
+                while len(begun) > _AT_ONCE:
+                    begun.popleft().result()
                 handles.update(self._begin(sources, some, prompt, read, rules, params))
+                begun += (handles[at] for at in some)
             outputs = [handles[at].result().raise_for_error() for at in range(len(sources))]
         finally:  # an interrupt must not leave texts being written
             for handle in handles.values():
@@ -100,5 +103,5 @@ class StepWriter:
 
 def _states(source: Sequence[int], encoded: Encoded) -> EncoderStates:
     """The states of one text, without those of padding."""
-    key = hashlib.sha256(np.array(source, np.int64)).hexdigest()
+    key = hashlib.sha256(np.array(source, np.int64).tobytes()).hexdigest()
     return EncoderStates(key, tuple(layer[: len(source)] for layer in encoded.rows()))

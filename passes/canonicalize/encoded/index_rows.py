@@ -32,7 +32,7 @@ def index_by_sequence(graph: ir.Graph, tokens: str) -> None:
     sequences, is done by indices [1, S]."""
     for node in list(graph):
         table = constant(node.inputs[0]) if is_op(node, "Gather") else None
-        if table is None or len(table.shape) != 2 or node.attributes.get_int("axis", 0):
+        if table is None or len(table.shape) != 2 or node.attributes.get_int("axis", 0) != 0:
             continue
         indices, found = operand(node, 1), node.outputs[0]
         readers = found.consumers()

@@ -141,7 +141,7 @@ def _shape(graph: ir.Graph, node: ir.Node, tokens: int) -> Array:
 
 def _sizes(graph: ir.Graph, tokens: int) -> dict[str | None, int]:
     """Sizes by the names of the dimensions of ids and positions, and of an encoder's states."""
-    states = {
+    states: dict[str | None, int] = {
         name: tokens + MORE_STATES
         for value in graph.inputs
         for name in dims(value)[2:]

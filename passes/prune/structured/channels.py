@@ -205,6 +205,8 @@ def _operands(node: ir.Node, found: _Found) -> Iterator[ir.Value]:
         yield _given(node, 0)
     elif is_op(node, "Attention", domain=DOMAIN):
         found.heads[node] = None
+        if operand(node, "distance_bias") is not None:
+            raise _RefusedError("its heads have biases by distance")
         for vector in (operand(node, name) for name in ("sinks", "alibi_slopes")):
             if vector is not None:
                 found.vectors[vector] = None

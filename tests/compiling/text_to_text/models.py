@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import transformers
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 #: Special tokens 0 to 5, then words.
 PAD, END, UNKNOWN, ENGLISH, GERMAN, BEGIN = range(6)
@@ -83,6 +83,7 @@ def folder_of(kind: str, folder: Path, **generation: Any) -> Path:
     vocabulary = {word: token for token, word in enumerate([*SPECIAL, *WORDS])}
     reader = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     reader.pre_tokenizer = pre_tokenizers.Whitespace()
+    reader.decoder = decoders.ByteLevel()  # it says what bytes tokens are, for structures
     reader.add_special_tokens([AddedToken(text, special=True) for text in SPECIAL])
     reader.post_processor = processors.TemplateProcessing(
         single="eng_Latn $A </s>", special_tokens=[("eng_Latn", ENGLISH), ("</s>", END)]

@@ -112,8 +112,9 @@ def test_drafts_by_ngrams_change_nothing(bart: tuple[Path, Path]) -> None:
 def test_structures(bart: tuple[Path, Path]) -> None:
     pytest.importorskip("llguidance")
     with optc.load_rewriter(bart[1]) as rewriter:
-        chosen = rewriter.generate(texts(), choice=["w3 w5", "w7"])
-        assert {one.text for one in chosen} <= {"w3 w5", "w7", "w3w5"}
+        chosen = rewriter.generate(texts(), choice=["w3w5", "w7"])
+        assert {one.text for one in chosen} <= {"w3w5", "w7"}
+        assert all(one.ended for one in chosen)
         with pytest.raises(RequestError, match="beam_width does not go together with"):
             rewriter.generate(texts(), choice=["w7"], beam_width=2)
 

@@ -49,7 +49,12 @@ CONSTANTS = {
 
 def decoder(other: str = "") -> ir.Model:
     model = exported(SIGNATURE, LOOKUP.replace("OTHER", other), None, CONSTANTS)
-    shapes = {"row": [1, "S"], "wide": [1, "S", 1], "each": ["B", "S", 1], "p": ["B", "S", 32]}
+    shapes: dict[str, list[int | str]] = {
+        "row": [1, "S"],
+        "wide": [1, "S", 1],
+        "each": ["B", "S", 1],
+        "p": ["B", "S", 32],
+    }
     shapes |= {
         "s": ["B", "S", 32],
         "less": ["B", "S", 32],
