@@ -11,6 +11,7 @@ from optc.ir.quantizers import activation_bits, is_quantizer
 PEAKS = ("int8", "bf16", "fp32")
 #: KV types that only CPUs have kernels for.
 _CPU_POOLS = ("int4",)
+_ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
 _LAYER_NORMS = ("LayerNormQuantize", "AddLayerNorm", "AddLayerNormQuantize", "ActivationQuantize")
 
 
@@ -31,7 +32,7 @@ def refusal(node: ir.Node) -> str:
         return "float zero points have no CUDA kernels: quantize-weights.given=symmetric"
     if node.op_type == "PagedCrossAttention":
         return "attention to an encoder has no CUDA kernels"
-    if node.domain and operand(node, "distance_bias") is not None:
+    if node.op_type in _ATTENTIONS and operand(node, "distance_bias") is not None:
         return "attention with biases by distance has no CUDA kernels"
     if node.op_type in _LAYER_NORMS:
         return "fused layer norms have no CUDA kernels: leave fuse-layer-norm out"

@@ -7,10 +7,12 @@ import pytest
 
 from optc import registry
 from optc.backend import StepBackend
+from optc.errors import UnsupportedError
 from optc.passes.kv_cache.kv_cache import KVCache
+from optc.passes.kv_cache.slots import KVSlots
 from optc.system.hardware.target import parse_target
 from tests.passes.kv_cache.test_cross_pools import decoder
-from tests.support.ir_text import model_of
+from tests.support.ir_text import f32, model_of
 
 
 def reasons(backend: str, target: str, model: ir.Model) -> set[str]:
@@ -52,3 +54,37 @@ def test_fused_layer_norms(backend: str, target: str, reason: str | None) -> Non
     text = "s, n = optc.AddLayerNorm <epsilon: float = 1e-5> (x, y, scale)"
     signature = "g (float[T,8] x, float[T,8] y, float[8] scale) => (float[T,8] s, float[T,8] n)"
     assert reasons(backend, target, model_of(signature, text)) == ({reason} if reason else set())
+
+
+BIASED = """
+    h = Gather (table, input_ids)
+    o = optc.Attention <num_heads: int = 2, kv_num_heads: int = 2, scale: float = 0.5,
+                        softcap: float = 0.0, window: int = 0> (h, h, h, , , biases)
+    logits = MatMul (o, head)"""
+
+
+def biased() -> ir.Model:
+    """A decoder whose heads have biases by distance, in steps."""
+    signature = "g (int64[B,S] input_ids, int64[B,S] position_ids) => (float[B,S,10] logits)"
+    weights = {"table": f32(10, 16), "biases": f32(2, 5), "head": f32(16, 10)}
+    model = model_of(signature, BIASED, weights)
+    KVCache().run(model)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("backend", "target", "reason"),
+    [
+        ("tvm", "native", None),
+        ("tvm-cuda", "cuda:sm_90", "attention with biases by distance has no CUDA kernels"),
+        ("onnxruntime", "native", "slots have no biases by distance"),
+        ("tensorrt", "sm_90", "slots have no biases by distance"),
+    ],
+)
+def test_biases_by_distance(backend: str, target: str, reason: str | None) -> None:
+    assert reasons(backend, target, biased()) == ({reason} if reason else set())
+
+
+def test_slots_have_no_biases() -> None:
+    with pytest.raises(UnsupportedError, match="slots have no biases by distance"):
+        KVSlots().run(biased())

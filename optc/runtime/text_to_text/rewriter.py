@@ -15,7 +15,7 @@ from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.text_to_text.conventions import TextConventions
 from optc.runtime.text_to_text.rewriting import Rewriting, RewritingChanges
 from optc.runtime.text_to_text.rules import Rules
-from optc.runtime.text_to_text.writer import Read, Writer
+from optc.runtime.text_to_text.writer import Read, Writer, Written
 
 if TYPE_CHECKING:
     import tokenizers
@@ -30,7 +30,7 @@ class Rewritten:
     Attributes:
         text: Without special tokens.
         tokens: All of them, without the decoder's start and without the end.
-        ended: Whether the model ended it; else it was cut off at ``max_tokens``.
+        ended: Whether the model or its structure ended it; else it was cut off at ``max_tokens``.
     """
 
     text: str
@@ -87,7 +87,7 @@ class Rewriter:
         rules, rows = self._rules(how), self._encoded(given, how)
         _, writer = self._running()
         said = writer.write(rows, self._read, rules, how)
-        return [self._rewritten(tokens, rules) for tokens in said]
+        return [self._rewritten(one, rules) for one in said]
 
     def likeliest(
         self, text: str, written: Rewritten, **wanted: Unpack[RewritingChanges]
@@ -173,11 +173,11 @@ class Rewriter:
             mask[place, : len(row)] = 1
         return {"input_ids": ids, "attention_mask": mask}
 
-    def _rewritten(self, tokens: Sequence[int], rules: Rules) -> Rewritten:
-        ended = rules.ended(tokens)
-        said = tokens[:-1] if ended else tokens
+    def _rewritten(self, written: Written, rules: Rules) -> Rewritten:
+        tokens = written.tokens
+        said = tokens[:-1] if rules.ended(tokens) else tokens
         text = str(self._tokenizer.decode(list(said), skip_special_tokens=True)).strip()
-        return Rewritten(text, tuple(said), ended)
+        return Rewritten(text, tuple(said), written.ended)
 
     def __enter__(self) -> Self:
         """The rewriter, which is closed at the end of the block."""

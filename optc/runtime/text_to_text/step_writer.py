@@ -16,7 +16,7 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.requests.encoded_request import EncodedRequest
 from optc.runtime.text_to_text.rewriting import Rewriting
 from optc.runtime.text_to_text.rules import Rules
-from optc.runtime.text_to_text.writer import Reads, by_length
+from optc.runtime.text_to_text.writer import Reads, Written, by_length
 
 #: Texts whose states wait or are attended to, of one call; the next are read once fewer are.
 _AT_ONCE = 64
@@ -35,12 +35,12 @@ class StepWriter:
 
     def write(
         self, sources: Sequence[Sequence[int]], read: Reads, rules: Rules, how: Rewriting
-    ) -> list[list[int]]:
+    ) -> list[Written]:
         """See `optc.runtime.text_to_text.writer.Writer`."""
         prompt = [rules.start, *([] if rules.first is None else [rules.first])]
         left = rules.most - len(prompt) + 1
         if not left:
-            return [prompt[1:] for _ in sources]
+            return [Written(prompt[1:], rules.ended(prompt[1:])) for _ in sources]
         params = how.params(left, rules.known.repetition_penalty)
         handles: dict[int, Handle] = {}
         begun: deque[Handle] = deque()
@@ -55,7 +55,9 @@ class StepWriter:
             for handle in handles.values():
                 if not handle.done:
                     handle.cancel()
-        return [[*prompt[1:], *one.token_ids] for one in outputs]
+        return [
+            Written([*prompt[1:], *one.token_ids], one.finish_reason == "stop") for one in outputs
+        ]
 
     def _begin(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,13 +20,20 @@ Read = Mapping[str, Any]
 Reads = Callable[[Sequence[Sequence[int]]], Read]
 
 
+class Written(NamedTuple):
+    """A text: its tokens, with an end token if it has one, and whether it was not cut off."""
+
+    tokens: list[int]
+    ended: bool
+
+
 class Writer(Protocol):
     """A decoder that writes texts."""
 
     def write(
         self, sources: Sequence[Sequence[int]], read: Reads, rules: Rules, how: Rewriting
-    ) -> list[list[int]]:
-        """Tokens of the text for each source, with its end, if it has one.
+    ) -> list[Written]:
+        """The text for each source.
 
         Raises:
             RequestError: It does not write so.
@@ -57,7 +64,7 @@ class TensorWriter:
 
     def write(
         self, sources: Sequence[Sequence[int]], read: Reads, rules: Rules, how: Rewriting
-    ) -> list[list[int]]:
+    ) -> list[Written]:
         """See `Writer`. Texts of about one length run together, so that little is padded."""
         if named := how.of_steps:
             raise RequestError(
@@ -70,7 +77,7 @@ class TensorWriter:
         for some in by_length(sources, how.batch_size):
             said = write(self._decoder.run, read([sources[index] for index in some]), rules)
             found.update(zip(some, said, strict=True))
-        return [found[index] for index in range(len(sources))]
+        return [Written(found[at], rules.ended(found[at])) for at in range(len(sources))]
 
     def likeliest(
         self, source: Sequence[int], tokens: Sequence[int], read: Reads, rules: Rules

@@ -85,7 +85,7 @@ class Region:
         opsets = [onnx.helper.make_opsetid("", graph.opset_imports.get("", 23))]
         evaluator = ReferenceEvaluator(onnx.helper.make_model(proto, opset_imports=opsets))
         try:
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 result: Array = evaluator.run(None, feeds)[0]
         except (ValueError, IndexError, TypeError, RuntimeError, NotImplementedError) as error:
             raise NotRunError(f"its mask cannot be computed: {error}") from error

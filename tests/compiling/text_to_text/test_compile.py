@@ -112,9 +112,9 @@ def test_drafts_by_ngrams_change_nothing(bart: tuple[Path, Path]) -> None:
 def test_structures(bart: tuple[Path, Path]) -> None:
     pytest.importorskip("llguidance")
     with optc.load_rewriter(bart[1]) as rewriter:
-        chosen = rewriter.generate(texts(), choice=["w3w5", "w7"])
-        assert {one.text for one in chosen} <= {"w3w5", "w7"}
-        assert all(one.ended for one in chosen)
+        # words of these texts have no tokens for parts of them, so that there is but one choice
+        chosen = rewriter.generate(texts(), choice=["w3"])
+        assert {(one.text, one.ended) for one in chosen} == {("w3", True)}
         with pytest.raises(RequestError, match="beam_width does not go together with"):
             rewriter.generate(texts(), choice=["w7"], beam_width=2)
 
