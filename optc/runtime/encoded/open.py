@@ -8,13 +8,14 @@ from pathlib import Path
 from optc import registry
 from optc.artifact.manifest import EngineEntry
 from optc.backend import StepBackend
-from optc.errors import UnsupportedError
+from optc.errors import InputError, UnsupportedError
 from optc.runtime.encoded.request import Decoder
 from optc.runtime.encoded.step_decoder import EncodedEngine, StepDecoder
 from optc.runtime.encoded.tensor_decoder import TensorDecoder
 from optc.runtime.executable.encoded import EncodedExecutable
 from optc.runtime.executable.executable import StepInterface
 from optc.runtime.executable.tensors import TensorsExecutable
+from optc.runtime.settings import ServeSettings
 from optc.runtime.tensors.engine import open_folder
 
 
@@ -44,6 +45,18 @@ def as_tensors(engine: TensorsExecutable | StepDecoder) -> TensorsExecutable:
     if isinstance(engine, StepDecoder):
         raise UnsupportedError("runs steps of a decoder, not named tensors", where="engine")
     return engine
+
+
+def check_no_drafts(settings: ServeSettings, what: str) -> None:
+    """Check that nothing is asked to draft for ``what``.
+
+    Raises:
+        InputError: ``settings.speculate`` or ``settings.draft`` does.
+    """
+    if settings.speculate not in (None, "off") or settings.draft is not None:
+        raise InputError(
+            f"nothing drafts tokens for {what}", where="speculate", hint="leave it out"
+        )
 
 
 def load_encoded(

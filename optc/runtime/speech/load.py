@@ -10,7 +10,7 @@ from optc.artifact.tasks.task import ENCODER
 from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.errors import ArtifactError, UnsupportedError
 from optc.runtime.audio.conventions import CONVENTIONS_FILE, Conventions
-from optc.runtime.encoded.open import as_decoder, as_tensors, open_engine
+from optc.runtime.encoded.open import as_decoder, as_tensors, check_no_drafts, open_engine
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.tensors.texts import read_tokenizer
@@ -33,10 +33,11 @@ def load_transcriber(
     Raises:
         ArtifactError: Not an artifact, or damaged; names the file.
         UnavailableError: No engine can be loaded here; gives the reason against each.
-        InputError: There is no such ``engine``.
+        InputError: There is no such ``engine``, or ``speculate`` is asked for.
         UnsupportedError: The artifact is for another task.
     """
     settings = with_changes(settings or ServeSettings(), changes)
+    check_no_drafts(settings, "transcripts: rules of times decide which tokens follow")
     artifact = Artifact.open(path, "size")
     if artifact.manifest.task.face != TRANSCRIPTION_NAME:
         raise UnsupportedError(

@@ -7,7 +7,7 @@ from pathlib import Path
 from optc.artifact.manifest import EngineEntry
 from optc.errors import InputError, UnsupportedError
 from optc.runtime.encoded.attending import Attending
-from optc.runtime.encoded.open import load_encoded
+from optc.runtime.encoded.open import check_no_drafts, load_encoded
 from optc.runtime.engine import Engine
 from optc.runtime.executable.executable import StepInterface
 from optc.runtime.executable.tensors import TensorsExecutable
@@ -47,13 +47,15 @@ def open_part(
         digest: Of the artifact, by which measured costs are kept.
 
     Raises:
-        InputError: ``settings.speculate`` names what needs another engine.
+        InputError: ``settings.speculate`` names what needs another engine, or anything where the
+            decoder does not run in steps.
         UnsupportedError: Its steps attend to no encoder, or its backend runs no such engines.
         UnavailableError, ArtifactError: As the backend's load.
     """
-    if not isinstance(spec := entry.interface, StepInterface):
-        return open_folder(folder, entry, threads)
     chosen = settings or ServeSettings()
+    if not isinstance(spec := entry.interface, StepInterface):
+        check_no_drafts(chosen, "a decoder that writes whole batches")
+        return open_folder(folder, entry, threads)
     return Engine(
         lambda: Attending(load_encoded(folder, entry, spec, threads)),
         chosen,

@@ -61,6 +61,8 @@ CONFIGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "BlenderbotForConditionalGeneration": ("BlenderbotConfig", _BART),
     "BlenderbotSmallForConditionalGeneration": ("BlenderbotSmallConfig", _BART),
     "PLBartForConditionalGeneration": ("PLBartConfig", _BART),
+    "MvpForConditionalGeneration": ("MvpConfig", _BART),
+    "UMT5ForConditionalGeneration": ("UMT5Config", _T5),
     "MT5ForConditionalGeneration": (
         "MT5Config",
         {**_T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
