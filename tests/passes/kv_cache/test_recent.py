@@ -45,7 +45,7 @@ def test_text() -> None:
         o, k_pool.0.out, v_pool.0.out, k_pool.1.out, v_pool.1.out = optc.PagedAttention \
 <num_heads = 1, kv_num_heads = 1, scale = 0.5, softcap = 0, window = 0, group = 0, layer = 0, \
 kv_dtype: string = int4, query_bits = 0, recent = 16, recent_group = 1, recent_layer = 1> \
-(h, h, h, k_pool.0, v_pool.0, slot_mapping, query_starts, kv_lengths, block_tables, , , , \
+(h, h, h, k_pool.0, v_pool.0, slot_mapping, query_starts, kv_lengths, block_tables, , , , , \
 k_pool.1, v_pool.1)
         o.wanted = Gather <axis = 0> (o, logit_rows)
         logits = MatMul (o.wanted, head)"""
