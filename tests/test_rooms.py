@@ -111,7 +111,7 @@ BUDGET = {
     "optc/runtime/submitting": 550,
     "optc/runtime/tensors": 1_250,
     "optc/runtime/text": 1_500,
-    "optc/runtime/text_to_text": 900,
+    "optc/runtime/text_to_text": 950,
     "optc/runtime/threads": 150,
     "optc/serve": 1_950,
     "optc/serve/admin": 350,
