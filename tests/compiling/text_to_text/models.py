@@ -62,7 +62,7 @@ CONFIGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "BlenderbotSmallForConditionalGeneration": ("BlenderbotSmallConfig", _BART),
     "PLBartForConditionalGeneration": ("PLBartConfig", _BART),
     "MvpForConditionalGeneration": ("MvpConfig", _BART),
-    "UMT5ForConditionalGeneration": ("UMT5Config", _T5),
+    "UMT5ForConditionalGeneration": ("UMT5Config", {**_T5, "initializer_factor": 3.0}),
     "MT5ForConditionalGeneration": (
         "MT5Config",
         {**_T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
