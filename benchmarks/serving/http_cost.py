@@ -6,15 +6,17 @@
 The same closed loop of streaming clients runs in turns against
 
 - ``engine``: the bare engine in a process of its own, whose coroutines read `Engine.stream`;
-- ``http``: ``optc serve`` in another one, which this process reads by sockets and nothing else:
-  the official clients take more time than the server.
+- ``http``: ``optc serve`` in another one, which this process reads by sockets that it waits for
+  together (``epoll``): the official clients take more time than the server.
 
-Each client asks for one text after the other, of prompts and lengths that are the same on both
-sides. Prints the medians of all rounds, and their ratio. The machine should do nothing else: the
-clients of ``http`` need a part of a core, which is counted as HTTP's.
+Each client asks for one text after the other, by one connection, of prompts and lengths that are
+the same on both sides. Prints the medians of all rounds, and their ratio.
 
-``loop_us`` is what the event loop's thread computes for a token, and ``process_us`` what all
-threads do, in microseconds of a CPU: these say something on a busy machine, too.
+The machine should do nothing else. Its cores are shared: the bare engine has all of them, and
+beside ``http`` the clients need a part of one, which is counted as HTTP's. So CPU time is told by
+who takes it, in microseconds for a token, which says something on a busy machine, too: ``loop_us``
+is the thread of the event loop, ``process_us`` all threads of its process, ``client_us`` the
+process that reads ``http``, and ``cpu_us`` all together.
 """
 
 from __future__ import annotations
@@ -24,22 +26,31 @@ import asyncio
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
 import numpy as np
 
 PROMPT_TOKENS, NEW_TOKENS = 32, 96
+#: Of a request beside its prompt.
+_ASKED = {
+    "max_tokens": NEW_TOKENS,
+    "temperature": 0,
+    "ignore_eos": True,
+    "stream": True,
+    "return_token_ids": True,
+}
+#: The tokens of a chunk, and the end of a text.
+_TOKENS, _END = re.compile(rb'"token_ids":\[([^\]]+)\]'), b"data: [DONE]"
 _ADDRESS = re.compile(r"serving .* at http://([^:]+):(\d+)/v1")
-_TOKENS = re.compile(rb'"token_ids": \[([^\]]+)\]')
-#: Share of the tokens that must come.
-_SEEN = 0.9
 
 #: Reads one text: how many tokens each chunk has.
 Text = Callable[[list[int], int], AsyncIterator[int]]
@@ -56,6 +67,7 @@ class Round:
         first_s: Times to the first chunks.
         loop_s: What the event loop's thread computed.
         process_s: What all threads of its process computed.
+        client_s: What clients in a process of their own computed.
     """
 
     tokens: int = 0
@@ -64,6 +76,7 @@ class Round:
     first_s: list[float] = field(default_factory=list)
     loop_s: float = 0.0
     process_s: float = 0.0
+    client_s: float = 0.0
 
     def to_json(self) -> dict[str, float]:
         """Its figures."""
@@ -74,6 +87,8 @@ class Round:
             "first_p50_ms": 1e3 * float(np.percentile(self.first_s, 50)),
             "loop_us": 1e6 * self.loop_s / self.tokens,
             "process_us": 1e6 * self.process_s / self.tokens,
+            "client_us": 1e6 * self.client_s / self.tokens,
+            "cpu_us": 1e6 * (self.process_s + self.client_s) / self.tokens,
         }
 
 
@@ -84,21 +99,21 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--chunk-interval", default="0", help="Of optc serve.")
+    parser.add_argument("--chunk-interval", help="Of optc serve; 0 is a chunk for each step.")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.bare:
         asyncio.run(be_bare(args.artifact, args.clients, args.seconds))
         return
-    served = ["--chunk-interval", args.chunk_interval]
-    result = asyncio.run(measure(args.artifact, args.clients, args.rounds, args.seconds, served))
+    served = ["--chunk-interval", args.chunk_interval] if args.chunk_interval else []
+    result = measure(args.artifact, args.clients, args.rounds, args.seconds, served)
     print(json.dumps(result, indent=1))
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
-async def measure(
+def measure(
     artifact: Path, clients: int, rounds: int, seconds: float, served: list[str]
 ) -> dict[str, Any]:
     """Rounds of both sides in turns; ``served`` are options of ``optc serve``."""
@@ -123,10 +138,8 @@ async def measure(
         for number in range(rounds + 1):
             bare.stdin.write("go\n")
             bare.stdin.flush()
-            engine = json.loads(await asyncio.to_thread(bare.stdout.readline))
-            http = await closed_loop(
-                lambda p, n: http_text(host, port, p, n), clients, seconds, server.pid
-            )
+            engine = json.loads(bare.stdout.readline())
+            http = http_loop(host, port, clients, seconds, server.pid)
             if number:  # the first one warms up
                 figures["engine"].append(engine)
                 figures["http"].append(http.to_json())
@@ -162,24 +175,112 @@ async def closed_loop(text: Text, clients: int, seconds: float, pid: int) -> Rou
     until_s = began_s + seconds
 
     async def client(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        asked = False  # each asks for one text at least, however busy the machine is
+        prompts, asked = prompts_of(seed), False  # each asks once at least, on a busy machine, too
         while not asked or time.perf_counter() < until_s:
             asked = True
-            prompt = rng.integers(100, 400, size=PROMPT_TOKENS).tolist()
-            before_s = time.perf_counter()
-            first = True
-            async for tokens in text(prompt, NEW_TOKENS):
-                now_s = time.perf_counter()
-                (done.first_s if first else done.gaps_s).append(now_s - before_s)
-                before_s, first = now_s, False
-                done.tokens += tokens
+            seen = Seen(done)
+            async for tokens in text(next(prompts), NEW_TOKENS):
+                seen.add(tokens)
 
     await asyncio.gather(*map(client, range(clients)))
+    _ended(done, began_s, computed, pid)
+    return done
+
+
+def http_loop(host: str, port: int, clients: int, seconds: float, pid: int) -> Round:
+    """The same by HTTP, in one thread that waits for all connections."""
+    done, began_s, computed = Round(), time.perf_counter(), computed_s(pid)
+    until_s, client_s = began_s + seconds, time.process_time()
+    with DefaultSelector() as selector:
+        for seed in range(clients):
+            client = Client(socket.create_connection((host, port)), prompts_of(seed), done)
+            selector.register(client.socket, EVENT_READ, client)
+            client.ask()
+        while selector.get_map():
+            for key, _ in selector.select():
+                client = key.data
+                if not client.read():
+                    continue
+                if time.perf_counter() < until_s:
+                    client.ask()
+                else:
+                    selector.unregister(client.socket)
+                    client.socket.close()
+    done.client_s = time.process_time() - client_s
+    _ended(done, began_s, computed, pid)
+    return done
+
+
+def prompts_of(seed: int) -> Iterator[list[int]]:
+    """The prompts of one client."""
+    rng = np.random.default_rng(seed)
+    while True:
+        yield rng.integers(100, 400, size=PROMPT_TOKENS).tolist()
+
+
+class Seen:
+    """Notes when the chunks of one text come.
+
+    Args:
+        done: Where it is noted.
+    """
+
+    def __init__(self, done: Round) -> None:
+        self._done, self._first, self._before_s = done, True, time.perf_counter()
+        self.tokens = 0
+
+    def add(self, tokens: int) -> None:
+        """A chunk of so many tokens has come."""
+        now_s, done = time.perf_counter(), self._done
+        (done.first_s if self._first else done.gaps_s).append(now_s - self._before_s)
+        self._first, self._before_s = False, now_s
+        self.tokens += tokens
+        done.tokens += tokens
+
+
+class Client:
+    """One connection, which asks for one text after the other.
+
+    Args:
+        connection: To the server.
+        prompts: That it asks for.
+        done: Where its tokens are noted.
+    """
+
+    def __init__(
+        self, connection: socket.socket, prompts: Iterator[list[int]], done: Round
+    ) -> None:
+        self.socket = connection
+        self._prompts, self._done = prompts, done
+        self._rest = b""
+
+    def ask(self) -> None:
+        """Send a request."""
+        body = json.dumps({"prompt": next(self._prompts), **_ASKED}).encode()
+        head = (
+            "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        self._seen = Seen(self._done)
+        self.socket.sendall(head.encode() + body)
+
+    def read(self) -> bool:
+        """Take what has come; true once the text has ended."""
+        data = self._rest + self.socket.recv(1 << 16)
+        whole, _, self._rest = data.rpartition(b"\n\n")
+        if tokens := sum(found.count(b",") + 1 for found in _TOKENS.findall(whole)):
+            self._seen.add(tokens)
+        if _END not in whole:
+            return False
+        if self._seen.tokens != NEW_TOKENS:
+            raise RuntimeError(f"{self._seen.tokens} of {NEW_TOKENS} tokens came")
+        return True
+
+
+def _ended(done: Round, began_s: float, computed: tuple[float, float], pid: int) -> None:
     done.seconds = time.perf_counter() - began_s
     loop_s, process_s = computed_s(pid)
     done.loop_s, done.process_s = loop_s - computed[0], process_s - computed[1]
-    return done
 
 
 def computed_s(pid: int) -> tuple[float, float]:
@@ -193,41 +294,13 @@ def _cpu_s(path: str) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def http_text(host: str, port: int, prompt: list[int], new: int) -> AsyncIterator[int]:
-    """A text by HTTP: the tokens of its events. Those of one that was cut are lost."""
-    asked = {
-        "prompt": prompt,
-        "max_tokens": new,
-        "temperature": 0,
-        "ignore_eos": True,
-        "stream": True,
-        "return_token_ids": True,
-    }
-    body = json.dumps(asked).encode()
-    head = (
-        f"POST /v1/completions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
-    reader, writer = await asyncio.open_connection(host, port)
-    writer.write(head.encode() + body)
-    seen = 0
-    while data := await reader.read(1 << 16):
-        events = sum(found.count(b",") + 1 for found in _TOKENS.findall(data))
-        if events:
-            seen += events
-            yield events
-    writer.close()
-    if seen < new * _SEEN:
-        raise RuntimeError(f"{seen} of {new} tokens came")
-
-
 def summary(figures: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     """Medians of both sides, and the ratio of each figure."""
     medians = {
         side: {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
         for side, rounds in figures.items()
     }
-    ratios = {name: medians["http"][name] / value for name, value in medians["engine"].items()}
+    ratios = {n: medians["http"][n] / value for n, value in medians["engine"].items() if value}
     shown = {side: {n: round(v, 3) for n, v in one.items()} for side, one in medians.items()}
     return {**shown, "ratio": {name: round(value, 3) for name, value in ratios.items()}}
 

@@ -45,7 +45,10 @@ class Handle:
         self._scored: PromptLogprobs | None = None
         self._failure: tuple[str, BaseException] | None = None
         self._done = Latch()
-        self._wakers: dict[int, Waker] = {}  # by their id: a lock could not be entered again
+        # Of those who read deltas, and of those who wait for the end; by their id: a lock could not
+        # be entered again.
+        self._wakers: dict[int, Waker] = {}
+        self._ends: dict[int, Waker] = {}
         self._callbacks: list[Callable[[Handle], object]] = []
         self._engine: object = None
         #: The engine that answers, once the request has come to it (`Engine.swap`).
@@ -93,11 +96,14 @@ class Handle:
         take several at once. An iteration goes on behind them."""
         found: list[Delta] = []
         try:
-            while (delta := self._deltas.get_nowait()) is not None:
+            while not self._deltas.empty():
+                delta = self._deltas.get_nowait()
+                if delta is None:
+                    self._end_deltas()  # for the iteration
+                    break
                 found.append(delta)
-        except Empty:
-            return found
-        self._end_deltas()  # for the iteration
+        except Empty:  # another reader was faster
+            pass
         return found
 
     def result(self, timeout_s: float | None = None) -> RequestOutput:
@@ -121,12 +127,19 @@ class Handle:
             EngineError: The engine failed, or this is a fork of its process.
         """
         self._process.check()
-        waker = self._new_waker()
+        waker = self._new_waker(self._wakers)
         try:
-            while (delta := await self._next(waker)) is not None:
+            while True:
+                try:
+                    delta = self._deltas.get_nowait()
+                except Empty:
+                    await self._or_cancel(waker, self._some)
+                    continue
+                if delta is None:
+                    break
                 yield delta
         finally:
-            self._drop(waker)
+            self._wakers.pop(id(waker), None)
         self._end_deltas()
         self._raise_failure()
 
@@ -152,7 +165,7 @@ class Handle:
     def push(self, delta: Delta) -> None:
         """Add what a step gave."""
         self._deltas.put(delta)
-        self._notify()
+        _notify(self._wakers)
 
     def finish(self, completion: Completion, scored: PromptLogprobs | None = None) -> None:
         """Add a finished completion, and what it knows of the prompt; the last one ends the
@@ -189,7 +202,8 @@ class Handle:
 
     def _end_deltas(self) -> None:
         self._deltas.put(None)
-        self._notify()
+        _notify(self._wakers)
+        _notify(self._ends)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -198,42 +212,37 @@ class Handle:
 
     async def _wait(self) -> RequestOutput:
         self._process.check()
-        waker = self._new_waker()
+        waker = self._new_waker(self._ends)
         try:
             while not self.done:
-                await self._or_cancel(waker)
+                await self._or_cancel(waker, lambda: self.done)
         finally:
-            self._drop(waker)
+            self._ends.pop(id(waker), None)
         return self.result()
 
-    async def _next(self, waker: Waker) -> Delta | None:
-        while True:
-            try:
-                return self._deltas.get_nowait()
-            except Empty:
-                await self._or_cancel(waker)
+    def _some(self) -> bool:
+        """Deltas have come, or their end."""
+        return not self._deltas.empty()
 
-    async def _or_cancel(self, waker: Waker) -> None:
+    async def _or_cancel(self, waker: Waker, news: Callable[[], bool]) -> None:
         """Wait for news; cancel the request if nobody waits for it any more."""
         try:
-            await waker.wait()
+            await waker.wait(news)
         except BaseException:
             self.cancel()
             raise
 
-    def _new_waker(self) -> Waker:
+    def _new_waker(self, kept: dict[int, Waker]) -> Waker:
         from asyncio import get_running_loop  # a program with coroutines has it already
 
         from optc.runtime.threads.waking import Waker
 
         waker = Waker(get_running_loop())
-        self._wakers[id(waker)] = waker
+        kept[id(waker)] = waker
         return waker
 
-    def _drop(self, waker: Waker) -> None:
-        self._wakers.pop(id(waker), None)
 
-    def _notify(self) -> None:
-        for waker in self._wakers.copy().values():
-            if not waker.notify():
-                self._drop(waker)
+def _notify(wakers: dict[int, Waker]) -> None:
+    for key, waker in wakers.copy().items():
+        if not waker.notify():
+            wakers.pop(key, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 from optc.errors import RequestError
@@ -35,14 +36,15 @@ class Delta:
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: FinishReason | None = None
 
-    def joined(self, later: Delta) -> Delta:
-        """This one and a later one of the same completion in one."""
+    def joined(self, *later: Delta) -> Delta:
+        """This one and later ones of the same completion in one."""
+        every = (self, *later)
         return Delta(
             self.index,
-            self.text + later.text,
-            self.token_ids + later.token_ids,
-            self.logprobs + later.logprobs,
-            later.finish_reason,
+            "".join([one.text for one in every]),
+            tuple(chain.from_iterable([one.token_ids for one in every])),
+            tuple(chain.from_iterable([one.logprobs for one in every])),
+            every[-1].finish_reason,
         )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from optc.errors import RequestError
 from optc.runtime.handle import Handle
+from optc.serve.answering.pace import Pace
 from optc.serve.answering.streams import cancel_all
 from optc.serve.api_errors import APIError, later
 from optc.serve.asking.asked import Asked
@@ -40,6 +41,7 @@ class Service:
     Attributes:
         draining: It takes no more requests.
         objectives: Counts of the answers that met them.
+        pace: How often streams send.
         published: How long clients of streams wait for the first bit to show.
         semantic: Answers of questions that mean the same; None keeps none.
         began_s: When the server began, on ``time.monotonic``.
@@ -58,6 +60,7 @@ class Service:
         self.tracing = tracing
         self.objectives = Objectives(settings.ttft_s, settings.itl_s)
         self.published = Published()
+        self.pace = Pace(settings.pause_s)
         self.semantic: SemanticCache | None = None
         self.began_s = time.monotonic()
         self.draining = False

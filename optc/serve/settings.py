@@ -43,7 +43,7 @@ class HTTPSettings:
         origins: Origins of web pages that may ask (CORS); none may.
         hosts: Names in ``Host`` that are answered; none are all.
         ping_s: Seconds after which a silent stream sends a comment; 0 never does.
-        pause_s: Seconds between two chunks of a stream, at least.
+        pause_s: Seconds between two chunks of a stream, at least; None lets their cost decide.
         drain_s: Seconds that running requests have to end once the server is to stop.
         access_log: Write a line of JSON for each request.
         ttft_s: Objective of each answer: its time to first token, at most; None has none.
@@ -65,7 +65,7 @@ class HTTPSettings:
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     ping_s: float = 5.0
-    pause_s: float = 0.0
+    pause_s: float | None = None
     drain_s: float = 60.0
     access_log: bool = True
     ttft_s: float | None = None

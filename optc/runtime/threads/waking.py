@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, Event
+from asyncio import AbstractEventLoop, Future
+from collections import deque
+from collections.abc import Callable
+from weakref import WeakKeyDictionary, ref
 
 
 class Waker:
-    """Wakes one coroutine of an event loop. However often it is notified before the loop gets to
-    it, the loop gets one callback, so that a slow one is not flooded.
+    """Wakes one coroutine of an event loop. A loop whose coroutine does not wait hears nothing, and
+    one that is slow is told once, however often there are news.
 
     Args:
         loop: The coroutine's, which runs.
@@ -15,25 +18,80 @@ class Waker:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
-        self._event = Event()
-        self._called = False
+        self._bell = _bell_of(loop)
+        self._waiting: Future[None] | None = None
+        self._listens = False
 
     def notify(self) -> bool:
-        """Wake it; any thread may. False if its loop is closed, so that nobody waits any more."""
-        if self._called:
+        """Wake it if it waits; any thread may. False if its loop is closed, so that nobody waits
+        any more."""
+        if not self._listens:
             return True
-        self._called = True
+        self._listens = False
+        return self._bell.ring(self)
+
+    async def wait(self, news: Callable[[], bool]) -> None:
+        """Return once it has been notified, or where there are news already.
+
+        Args:
+            news: There are some: whoever notifies lets this be true before.
+        """
+        self._listens = True  # before looking: what comes from now on calls
+        if news():
+            return
+        self._waiting = self._loop.create_future()
         try:
-            self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:  # the loop is closed
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    def wake(self) -> None:
+        """Let the coroutine go on; the loop calls it."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+class _Bell:
+    """Calls an event loop from other threads: what they tell it before it gets to them is one call
+    of the loop, as of a step of the engine that wakes a hundred streams.
+
+    Args:
+        loop: That is called.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = ref(loop)  # which is the key under which this is kept
+        self._wakers: deque[Waker] = deque()
+        self._called = False
+
+    def ring(self, waker: Waker) -> bool:
+        """Have the loop wake somebody. False if it is closed."""
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            self._wakers.clear()
             return False
+        self._wakers.append(waker)
+        if not self._called:
+            self._called = True
+            try:
+                loop.call_soon_threadsafe(self._answer)
+            except RuntimeError:  # it was closed meanwhile
+                self._wakers.clear()
+                return False
         return True
 
-    async def wait(self) -> None:
-        """Return once it has been notified since the last time."""
-        await self._event.wait()
-        self._event.clear()
+    def _answer(self) -> None:
+        self._called = False  # before looking: who comes from now on calls again
+        while self._wakers:
+            self._wakers.popleft().wake()
 
-    def _wake(self) -> None:
-        self._called = False  # before the coroutine looks: what comes from now on calls again
-        self._event.set()
+
+_BELLS: WeakKeyDictionary[AbstractEventLoop, _Bell] = WeakKeyDictionary()
+
+
+def _bell_of(loop: AbstractEventLoop) -> _Bell:
+    """The one of a loop; the loop's own thread asks."""
+    found = _BELLS.get(loop)
+    if found is None:
+        found = _BELLS[loop] = _Bell(loop)
+    return found

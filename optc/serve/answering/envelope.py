@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from optc.serve.answering.json_bytes import json_bytes
 from optc.serve.models import ServedModel
 
 #: Ends a stream.
@@ -31,7 +31,8 @@ class Envelope:
             rest["system_fingerprint"] = model.fingerprint
         self._whole = {"id": self.id, "object": whole, **rest}
         # The same in every chunk: written once.
-        self._head = json.dumps({"id": self.id, "object": chunk, **rest})[:-1]
+        head = json_bytes({"id": self.id, "object": chunk, **rest})[:-1]
+        self._begin = b"data: " + head + b',"choices":'
 
     def whole(self, choices: Sequence[Mapping[str, Any]], usage: object) -> dict[str, Any]:
         """A whole answer."""
@@ -39,5 +40,5 @@ class Envelope:
 
     def chunk(self, choices: Sequence[Mapping[str, Any]], usage: object = None) -> bytes:
         """A chunk of a stream, with ``usage`` where there is one."""
-        more = "" if usage is None else f', "usage": {json.dumps(usage)}'
-        return f'data: {self._head}, "choices": {json.dumps(choices)}{more}}}\n\n'.encode()
+        more = b"" if usage is None else b',"usage":' + json_bytes(usage)
+        return self._begin + json_bytes(choices) + more + b"}\n\n"

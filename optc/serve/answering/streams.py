@@ -12,6 +12,7 @@ from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Delta, RequestOutput
 from optc.serve.answering.envelope import DONE, Envelope
+from optc.serve.answering.pace import Pace
 from optc.serve.answering.usage import counted, usage_of
 from optc.serve.answering.writer import Writer
 from optc.serve.api_errors import APIError, later, of_error
@@ -23,7 +24,7 @@ async def chunks(
     handles: Sequence[Handle],
     writer: Writer,
     facts: dict[str, Any],
-    pause_s: float = 0.0,
+    pace: Pace,
     published: Callable[[Engine], None] = lambda engine: None,
 ) -> AsyncGenerator[bytes, None]:
     """Server-sent events up to ``[DONE]``. What goes wrong meanwhile is an event, too. Who closes
@@ -34,7 +35,7 @@ async def chunks(
         handles: Its requests.
         writer: Writes their choices.
         facts: Where the log finds how many tokens there were, and what went wrong.
-        pause_s: Seconds between two events of a text, at least.
+        pace: How often each text sends.
         published: Called when there is something to be shown to a user.
     """
     shown = False
@@ -45,7 +46,7 @@ async def chunks(
         openings = [writer.opening(choice) for choice in range(len(handles) * asked.n)]
         if begun := _events(envelope, openings, counted(read, 0) if each else None):
             yield begun
-        async with aclosing(_merged(handles, pause_s)) as deltas:
+        async with aclosing(_merged(handles, pace)) as deltas:
             async for place, come in deltas:
                 if any(delta.finish_reason in ("error", "cancelled") for delta in come):
                     handles[place].cancel()  # its other texts
@@ -109,50 +110,58 @@ def _shows(choice: dict[str, Any] | None) -> bool:
     return any(parts) or ("delta" not in choice and bool(choice.get("token_ids")))
 
 
-async def come_together(handle: Handle, pause_s: float = 0.0) -> AsyncGenerator[list[Delta], None]:
+async def come_together(
+    handle: Handle, pace: Pace, place: int = 0
+) -> AsyncGenerator[tuple[int, list[Delta]], None]:
     """Deltas of a handle as they come: at most one of each completion at a time, so that a loop
     that is late has less to do.
 
     Args:
         handle: Of a request.
-        pause_s: Seconds between two of a completion, at least.
+        pace: How often they are given.
+        place: Given with each.
     """
-    async for delta in handle:
-        yield _joined(delta, handle.waiting())
-        if pause_s:
-            await asyncio.sleep(pause_s)
+    now = asyncio.get_running_loop().time
+    before_s = 0.0
+    with pace.stream():
+        async for delta in handle:
+            yield place, _joined(delta, handle.waiting())
+            sent_s = now()
+            if not handle.done:  # else what is left need not wait
+                await pace.rest(sent_s - before_s)
+            before_s = sent_s
 
 
-async def _merged(
-    handles: Sequence[Handle], pause_s: float
-) -> AsyncGenerator[tuple[int, list[Delta]], None]:
+def _merged(handles: Sequence[Handle], pace: Pace) -> AsyncGenerator[tuple[int, list[Delta]], None]:
     """Deltas of all handles as they come, with the places of the handles."""
-    if len(handles) == 1:
-        async for deltas in come_together(handles[0], pause_s):
-            yield 0, deltas
-        return
-    queue: asyncio.Queue[tuple[int, list[Delta] | OptcError | None]] = asyncio.Queue()
+    return come_together(handles[0], pace) if len(handles) == 1 else _side_by_side(handles, pace)
+
+
+async def _side_by_side(
+    handles: Sequence[Handle], pace: Pace
+) -> AsyncGenerator[tuple[int, list[Delta]], None]:
+    queue: asyncio.Queue[tuple[int, list[Delta]] | OptcError | None] = asyncio.Queue()
 
     async def read(place: int, handle: Handle) -> None:
         try:
-            async for deltas in come_together(handle, pause_s):
-                queue.put_nowait((place, deltas))
+            async for found in come_together(handle, pace, place):
+                queue.put_nowait(found)
         except OptcError as error:
-            queue.put_nowait((place, error))
+            queue.put_nowait(error)
         else:
-            queue.put_nowait((place, None))
+            queue.put_nowait(None)
 
     readers = [asyncio.create_task(read(place, handle)) for place, handle in enumerate(handles)]
     try:
         left = len(readers)
         while left:
-            place, found = await queue.get()
+            found = await queue.get()
             if isinstance(found, OptcError):
                 raise found
             if found is None:
                 left -= 1
             else:
-                yield place, found
+                yield found
     finally:
         for reader in readers:
             reader.cancel()
@@ -162,8 +171,7 @@ def _joined(first: Delta, others: Sequence[Delta]) -> list[Delta]:
     """Deltas with those of each completion in one."""
     if not others:
         return [first]
-    found = {first.index: first}
+    found: dict[int, list[Delta]] = {first.index: [first]}
     for delta in others:
-        before = found.get(delta.index)
-        found[delta.index] = delta if before is None else before.joined(delta)
-    return list(found.values())
+        found.setdefault(delta.index, []).append(delta)
+    return [one.joined(*more) for one, *more in found.values()]

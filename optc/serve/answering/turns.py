@@ -10,6 +10,8 @@ from typing import Any, Literal, Protocol
 from optc.errors import OptcError
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Delta, RequestOutput
+from optc.serve.answering.json_bytes import json_bytes
+from optc.serve.answering.pace import Pace
 from optc.serve.answering.streams import cancel_all, check_output, come_together
 from optc.serve.api_errors import APIError, of_error
 from optc.serve.parsing.pieces import CallArguments, CallBegun, Piece, Reader, Said, Thought
@@ -143,7 +145,7 @@ async def turn_events(
     handle: Handle,
     writer: TurnWriter,
     facts: dict[str, Any],
-    pause_s: float = 0.0,
+    pace: Pace,
     published: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[bytes, None]:
     """Server-sent events of one turn. What goes wrong meanwhile is an event, too. Who closes it
@@ -153,13 +155,13 @@ async def turn_events(
         handle: Its request.
         writer: Writes its events.
         facts: Where the log finds how many tokens there were, and what went wrong.
-        pause_s: Seconds between two events, at least.
+        pace: How often it sends.
         published: Called when there is something to be shown to a user.
     """
     written, shown = 0, False
     try:
         yield writer.begin()
-        async for (delta,) in come_together(handle, pause_s):
+        async for _, (delta,) in come_together(handle, pace):
             if delta.finish_reason in ("error", "cancelled"):
                 check_output(await handle)
             written += len(delta.token_ids)
@@ -178,6 +180,6 @@ async def turn_events(
         cancel_all([handle])
 
 
-def named_event(name: str, data: str) -> bytes:
-    """A server-sent event with a name."""
-    return f"event: {name}\ndata: {data}\n\n".encode()
+def named_event(name: str, data: object) -> bytes:
+    """A server-sent event with a name; ``data`` becomes JSON."""
+    return f"event: {name}\ndata: ".encode() + json_bytes(data) + b"\n\n"

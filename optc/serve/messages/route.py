@@ -34,10 +34,9 @@ async def messages(request: Request) -> Response:
     facts["prompt_tokens"] = len(handle.prompt_token_ids)
     writer = MessageWriter(asked, handle.prompt_token_ids)
     if asked.stream:
-        settings = service.settings
         note = partial(published, asked.model.engine)
-        events = turn_events(handle, writer, facts, settings.pause_s, note)
-        return EventStream(events, settings.ping_s)
+        events = turn_events(handle, writer, facts, service.pace, note)
+        return EventStream(events, service.settings.ping_s)
     return JSONResponse(await unless_left(request.receive, _whole(handle, writer, facts)))
 
 

@@ -94,7 +94,7 @@ class MessageWriter:
 
     def failed(self, error: APIError) -> bytes:
         """It will not be."""
-        return named_event("error", json.dumps(error_json(error)))
+        return named_event("error", error_json(error))
 
     def _reason(self, output: RequestOutput) -> dict[str, str | None]:
         reason, sequence = "end_turn", None
@@ -168,4 +168,4 @@ def _changed(change: Change) -> bytes:
 
 
 def _event(kind: str, /, **values: Any) -> bytes:
-    return named_event(kind, json.dumps({"type": kind, **values}))
+    return named_event(kind, {"type": kind, **values})

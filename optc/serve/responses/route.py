@@ -102,8 +102,8 @@ async def _streamed(
     published: Callable[[], None],
 ) -> AsyncGenerator[bytes, None]:
     """The events of a stream; the response is kept before the last one is sent."""
-    pause_s = service_of(request).settings.pause_s
-    events = turn_events(handle, writer, facts_of(request), pause_s, published)
+    pace = service_of(request).pace
+    events = turn_events(handle, writer, facts_of(request), pace, published)
     try:
         async for data in events:
             if writer.finished is not None:

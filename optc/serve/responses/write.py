@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -225,7 +224,7 @@ class ResponseWriter:
     def _event(self, kind: str, /, **values: Any) -> bytes:
         data = {"type": kind, "sequence_number": self._number, **values}
         self._number += 1
-        return named_event(kind, json.dumps(data))
+        return named_event(kind, data)
 
 
 def _name(item: Item) -> str:

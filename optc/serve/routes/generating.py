@@ -49,9 +49,8 @@ async def _answer(request: Request, form: Form) -> Response:
     writer = form.writer(asked, handles[0].prompt_token_ids)
     facts["prompt_tokens"] = sum(len(handle.prompt_token_ids) for handle in handles)
     if asked.stream:
-        settings = service.settings
-        events = chunks(asked, handles, writer, facts, settings.pause_s, published)
-        return EventStream(events, settings.ping_s)
+        events = chunks(asked, handles, writer, facts, service.pace, published)
+        return EventStream(events, service.settings.ping_s)
     whole = await unless_left(request.receive, whole_answer(asked, handles, writer, facts))
     if service.semantic is None or question is None:
         return JSONResponse(whole)

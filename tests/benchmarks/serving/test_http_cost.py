@@ -11,7 +11,12 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
 
-from benchmarks.serving.http_cost import NEW_TOKENS, closed_loop, http_text, summary
+from benchmarks.serving.http_cost import (
+    NEW_TOKENS,
+    closed_loop,
+    http_loop,
+    summary,
+)
 from tests.runtime.support.artifacts import write_artifact
 from tests.serve.processes import serving
 
@@ -33,24 +38,23 @@ def test_a_closed_loop_counts_all_tokens_of_all_clients() -> None:
 
 
 @pytest.mark.parametrize("interval", ["0", "0.05"])
-def test_tokens_of_events_are_counted(tmp_path: Path, interval: str) -> None:
-    artifact = write_artifact(tmp_path / "toy").path
+def test_all_tokens_of_events_are_counted(tmp_path: Path, interval: str) -> None:
+    artifact = write_artifact(tmp_path / "toy", vocab=512).path
     with serving(artifact, "--chunk-interval", interval, "--no-access-log") as server:
         host, port = server.url.removeprefix("http://").rsplit(":", 1)
-
-        async def count() -> int:
-            return sum([tokens async for tokens in http_text(host, int(port), [5, 6], 40)])
-
-        assert 36 <= asyncio.run(count()) <= 40
+        done = http_loop(host, int(port), 3, 0.01, os.getpid())
+    assert len(done.first_s) >= 3
+    assert done.tokens == NEW_TOKENS * len(done.first_s)
+    assert done.to_json()["client_us"] >= 0
 
 
 def test_the_figures_are_medians_and_their_ratio() -> None:
     figures = {
-        "engine": [{"tokens_per_s": value} for value in (10.0, 20.0, 90.0)],
-        "http": [{"tokens_per_s": value} for value in (5.0, 10.0, 15.0)],
+        "engine": [{"tokens_per_s": value, "client_us": 0.0} for value in (10.0, 20.0, 90.0)],
+        "http": [{"tokens_per_s": value, "client_us": 2.0} for value in (5.0, 10.0, 15.0)],
     }
     assert summary(figures) == {
-        "engine": {"tokens_per_s": 20.0},
-        "http": {"tokens_per_s": 10.0},
+        "engine": {"tokens_per_s": 20.0, "client_us": 0.0},
+        "http": {"tokens_per_s": 10.0, "client_us": 2.0},
         "ratio": {"tokens_per_s": 0.5},
     }

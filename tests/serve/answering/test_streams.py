@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Completion, Delta
 from optc.runtime.requests.request_metrics import RequestMetrics
+from optc.serve.answering.pace import Pace
 from optc.serve.answering.streams import come_together
 
 
@@ -16,12 +15,13 @@ def completion(index: int) -> Completion:
     return Completion(index, "", (), "stop", None, RequestMetrics(0.0))
 
 
-async def read(pause_s: float) -> list[list[Delta]]:
+async def read(pace: Pace) -> list[list[Delta]]:
     """The chunks for a reader who is late behind the first delta."""
     handle = Handle((1,), 2, lambda handle: None)
     handle.push(Delta(0, "a", (1,)))
     found = []
-    async for deltas in come_together(handle, pause_s):
+    async for place, deltas in come_together(handle, pace, 7):
+        assert place == 7
         if not found:
             for index, text in ((1, "x"), (0, "b"), (1, "y"), (0, "c")):
                 handle.push(Delta(index, text, (ord(text),)))
@@ -31,18 +31,34 @@ async def read(pause_s: float) -> list[list[Delta]]:
     return found
 
 
-@pytest.mark.parametrize("pause_s", [0.0, 0.02])
-def test_one_delta_of_each_completion(pause_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    sleep = asyncio.sleep
-
-    async def note(seconds: float) -> None:
-        pauses.append(seconds)
-        await sleep(0)
-
-    monkeypatch.setattr("optc.serve.answering.streams.asyncio.sleep", note)
-    assert asyncio.run(read(pause_s)) == [
+def test_one_delta_of_each_completion() -> None:
+    assert asyncio.run(read(Pace(0.0))) == [
         [Delta(0, "a", (1,))],
         [Delta(1, "xy", (ord("x"), ord("y"))), Delta(0, "bc", (ord("b"), ord("c")))],
     ]
-    assert pauses == ([pause_s] * 2 if pause_s else [])
+
+
+class Noted(Pace):
+    """Says before which rests the streams sent, and that they rest at all."""
+
+    def __init__(self) -> None:
+        super().__init__(0.02)
+        self.gaps_s: list[float] = []
+
+    async def rest(self, gap_s: float) -> None:
+        self.gaps_s.append(gap_s)
+
+
+def test_a_stream_rests_between_chunks_and_not_before_its_end() -> None:
+    async def main() -> list[float]:
+        pace, handle = Noted(), Handle((1,), 1, lambda handle: None)
+        handle.push(Delta(0, "a", (1,)))
+        async for _, (delta,) in come_together(handle, pace):
+            if delta.text == "a":
+                handle.push(Delta(0, "b", (2,)))
+            elif delta.text == "b":
+                handle.push(Delta(0, "c", (3,)))
+                handle.finish(completion(0))
+        return pace.gaps_s
+
+    assert len(asyncio.run(main())) == 1

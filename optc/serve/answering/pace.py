@@ -1,0 +1,95 @@
+"""`Pace`: how often streams send, so that sending leaves the machine to the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from optc.system.hardware.target import usable_threads
+
+#: Share of the machine that chunks may take, and of a core, on which their loop runs.
+_OF_MACHINE, _OF_CORE = 0.05, 0.5
+#: Seconds that a token waits for others, at most: less than a screen shows.
+_MOST_S = 0.02
+#: Seconds of a core that a chunk takes, until it is known.
+_COST_S = 30e-6
+#: Pauses that the estimate of this cost is a mean of, about.
+_LEARNT = 16
+#: Tokens that come so many times slower than a stream may send need not wait.
+_SLOW = 2.0
+
+
+class Pace:
+    """The pause between two chunks of a stream.
+
+    Each step of the engine is a chunk of each stream as long as writing all of them takes a small
+    share of the machine. Where a small model takes hundreds of steps a second for many streams, it
+    is what the event loop computes that bounds how often they send: the tokens of a pause are one
+    chunk then. Streams pause together, so that one timer is for all.
+
+    Args:
+        fixed_s: The pause, whatever it costs; None lets the cost decide.
+        cores: Of the machine; None are those that this process may use.
+        clock: Seconds that this thread has computed.
+    """
+
+    def __init__(
+        self,
+        fixed_s: float | None = None,
+        cores: int | None = None,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._fixed_s = fixed_s
+        self._share = min(_OF_CORE, _OF_MACHINE * (cores or usable_threads()))
+        self._clock = clock
+        self._cost_s = _COST_S
+        self._streams = 0
+        self._resting: list[asyncio.Future[None]] = []
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds between two chunks of a stream, at least."""
+        if self._fixed_s is not None:
+            return self._fixed_s
+        return min(_MOST_S, self._streams * self._cost_s / self._share)
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Around a stream that sends."""
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
+    async def rest(self, gap_s: float) -> None:
+        """Wait after a chunk as long as the next one should not be sent.
+
+        Args:
+            gap_s: Seconds between this chunk of the stream and the one before it.
+        """
+        pause_s = self.pause_s
+        if not pause_s or (self._fixed_s is None and gap_s > _SLOW * pause_s):
+            return
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+        self._resting.append(waiting)
+        if len(self._resting) == 1:
+            loop.call_later(pause_s, self._go_on)
+        await waiting
+
+    def _go_on(self) -> None:
+        """Let all streams that rest send, and learn what a chunk costs."""
+        resting, self._resting = self._resting, []
+        for one in resting:
+            if not one.done():
+                one.set_result(None)
+        soon, begun_s = asyncio.get_running_loop().call_soon, self._clock()
+        # Behind the streams in the loop, and then behind the writing of what they sent.
+        soon(soon, self._learn, len(resting), begun_s)
+
+    def _learn(self, chunks: int, begun_s: float) -> None:
+        cost_s = (self._clock() - begun_s) / chunks
+        self._cost_s += (cost_s - self._cost_s) / _LEARNT
