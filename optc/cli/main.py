@@ -42,6 +42,7 @@ COMMANDS = {
     "run": "run",
     "chat": "chat",
     "serve": "serving.serve",
+    "dynamo-worker": "serving.dynamo_worker",
     "replay": "serving.replay",
     "bench": "bench",
     "bench-serve": "serving.bench_serve",

@@ -64,6 +64,18 @@ def ray_packages() -> Iterator[None]:
 
 
 @contextmanager
+def dynamo_packages() -> Iterator[None]:
+    """The same for a worker of Dynamo, which is no extra: its package needs one that the index does
+    not have.
+
+    Raises:
+        UnavailableError: A package of Dynamo is not installed.
+    """
+    with _packages("serve", "docs/how-to/serve-behind-dynamo.md says how to install it"):
+        yield
+
+
+@contextmanager
 def eval_packages() -> Iterator[None]:
     """The same for lm-eval.
 
@@ -75,7 +87,7 @@ def eval_packages() -> Iterator[None]:
 
 
 @contextmanager
-def _packages(extra: str) -> Iterator[None]:
+def _packages(extra: str, hint: str = "") -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
@@ -84,5 +96,5 @@ def _packages(extra: str) -> Iterator[None]:
         raise UnavailableError(
             f"the package {error.name!r} is not installed",
             where="optc",
-            hint=f"pip install 'optc[{extra}]'",
+            hint=hint or f"pip install 'optc[{extra}]'",
         ) from error

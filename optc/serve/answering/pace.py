@@ -91,5 +91,6 @@ class Pace:
         soon(soon, self._learn, len(resting), begun_s)
 
     def _learn(self, chunks: int, begun_s: float) -> None:
-        cost_s = (self._clock() - begun_s) / chunks
+        # Meanwhile the loop may have read requests, too, which is no cost of chunks.
+        cost_s = min((self._clock() - begun_s) / chunks, 2 * self._cost_s)
         self._cost_s += (cost_s - self._cost_s) / _LEARNT

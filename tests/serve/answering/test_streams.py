@@ -19,7 +19,7 @@ async def read(pace: Pace) -> list[list[Delta]]:
     """The chunks for a reader who is late behind the first delta."""
     handle = Handle((1,), 2, lambda handle: None)
     handle.push(Delta(0, "a", (1,)))
-    found = []
+    found: list[list[Delta]] = []
     async for place, deltas in come_together(handle, pace, 7):
         assert place == 7
         if not found:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from optc.serve.models import ModelTable
 
 #: Settings of the engines that the command takes.
-_SERVED = (
+SERVED = (
     "engine",
     "threads",
     "kv_memory",
@@ -189,7 +189,7 @@ _SERVED = (
     help="Compute by N replicas on Ray, each request where its prefix is; by up to M under load.",
 )
 @click.option("--no-access-log", is_flag=True, help="Write no line for each request.")
-@add_options(ServeSettings, *_SERVED)
+@add_options(ServeSettings, *SERVED)
 def command(
     artifacts: tuple[Path, ...],
     model_name: tuple[str, ...],
@@ -210,7 +210,7 @@ def command(
     check_prefix(options["metrics_prefix"])
     if options["receipts_text"] and options["receipts"] is None:
         raise InputError("changes nothing without --receipts FILE", where="--receipts-text")
-    chosen = stated(options, _SERVED)
+    chosen = stated(options, SERVED)
     engines = ServeSettings(**chosen, max_waiting=max_waiting)
     limits = Limits(
         body_bytes=options["max_body"],
