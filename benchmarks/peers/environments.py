@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.peers import ik_llama
 from benchmarks.peers.tools import run
+from optc.system.hardware.target import usable_threads
 
 #: What each environment installs, in order. torch first, so that a later resolve keeps it.
 PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -95,7 +96,7 @@ def llama_tool(root: Path, name: str) -> Path:
         build = str(root / name / "build")
         for command in (
             ["cmake", "-S", str(source), "-B", build, *settings],
-            ["cmake", "--build", build, "--target", name],
+            ["cmake", "--build", build, "--target", name, "--parallel", str(usable_threads())],
         ):
             run(command)
     return tool
