@@ -21,7 +21,7 @@ from optc.cli.options import add_options, stated
 from optc.runtime.settings import ServeSettings
 from optc.system.needs import dynamo_packages, serve_packages
 
-_ENGINES = tuple(name for name in SERVED if name != "sleep_after")  # whose probes keep it awake
+_SERVED = tuple(name for name in SERVED if name != "sleep_after")  # whose probes keep it awake
 
 
 @click.command("dynamo-worker", short_help="Serve an artifact behind NVIDIA Dynamo's frontend.")
@@ -60,7 +60,7 @@ _ENGINES = tuple(name for name in SERVED if name != "sleep_after")  # whose prob
 @click.option("--no-kv-routing", is_flag=True, help="Tell routers nothing of cached prefixes.")
 @click.option("--tool-call-parser", metavar="NAME", help="Dynamo's parser of calls [none].")
 @click.option("--reasoning-parser", metavar="NAME", help="Dynamo's parser of thoughts [none].")
-@add_options(ServeSettings, *_ENGINES)
+@add_options(ServeSettings, *_SERVED)
 def command(artifact: Path, model_name: str | None, adapter: tuple[str, ...], **o: Any) -> None:
     """Serve ARTIFACT behind NVIDIA Dynamo's frontend, which speaks HTTP, encodes and routes.
 
@@ -75,7 +75,7 @@ def command(artifact: Path, model_name: str | None, adapter: tuple[str, ...], **
         from optc.serve.on_dynamo.engine import DynamoEngine, Served, work
     text = read_manifest(artifact).tokenizer
     has_template = text is not None and bool(text.chat_template)
-    settings = ServeSettings(**stated(o, _ENGINES))
+    settings = ServeSettings(**stated(o, _SERVED))
     events = None
     if not o["no_kv_routing"]:
         settings, events = _published(settings)

@@ -25,19 +25,28 @@ def test_without_its_packages(optc: Optc, talker: Path, monkeypatch: pytest.Monk
     assert "pip install 'optc[serve]'" in outcome.err
 
 
-@pytest.mark.parametrize("name", ["serving.serve", "serving.replay", "run", "chat"])
-def test_settings_that_nobody_states_are_those_of_a_load(name: str) -> None:
-    module = import_module(f"optc.cli.commands.{name}")
+@pytest.mark.parametrize(
+    ("name", "served"),
+    [
+        ("serving.serve", "SERVED"),
+        ("serving.dynamo_worker", "_SERVED"),
+        ("serving.replay", "_SERVED"),
+        ("run", "_SERVED"),
+        ("chat", "_SERVED"),
+    ],
+)
+def test_settings_that_nobody_states_are_those_of_a_load(name: str, served: str) -> None:
+    names = getattr(import_module(f"optc.cli.commands.{name}"), served)
     given: dict[str, Any] = {}
 
     @click.command()
-    @add_options(ServeSettings, *module._SERVED)
+    @add_options(ServeSettings, *names)
     def command(**options: Any) -> None:
         given.update(options)
 
     command.main([], standalone_mode=False)
-    assert given.keys() == set(module._SERVED)
-    assert ServeSettings(**stated(given, module._SERVED)) == ServeSettings()
+    assert given.keys() == set(names)
+    assert ServeSettings(**stated(given, names)) == ServeSettings()
     assert given == {}
 
 
