@@ -72,12 +72,15 @@ class _Bell:
             return False
         self._wakers.append(waker)
         if not self._called:
-            self._called = True
             try:
+                self._called = True
                 loop.call_soon_threadsafe(self._answer)
             except RuntimeError:  # it was closed meanwhile
                 self._wakers.clear()
                 return False
+            except BaseException:  # an interrupt: the next one calls
+                self._called = False
+                raise
         return True
 
     def _answer(self) -> None:
