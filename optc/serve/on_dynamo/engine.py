@@ -30,7 +30,7 @@ _REPORT_S = 0.5
 
 @dataclass(frozen=True)
 class Served:
-    """What a worker serves, and under which names.
+    """A worker's model, and the names it is served under.
 
     Attributes:
         open: Loads the engine.
@@ -65,7 +65,7 @@ class DynamoEngine(LLMEngine):
 
     @property
     def folder(self) -> Path:
-        """Where frontends find the files by which they encode, once it has started."""
+        """The folder of the files by which frontends encode, once it has started."""
         return Path(self._folder.name)
 
     @classmethod
@@ -153,7 +153,7 @@ class DynamoEngine(LLMEngine):
         self._folder.cleanup()
 
     async def kv_event_sources(self) -> list[ZmqSource]:
-        """Where the engine publishes which prefixes it has."""
+        """The address at which the engine publishes its prefixes."""
         return [] if self._served.events is None else [ZmqSource(endpoint=self._served.events)]
 
     def component_metrics_dp_ranks(self) -> list[int]:
