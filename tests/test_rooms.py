@@ -112,7 +112,7 @@ BUDGET = {
     "optc/runtime/tensors": 1_250,
     "optc/runtime/text": 1_500,
     "optc/runtime/text_to_text": 950,
-    "optc/runtime/threads": 200,
+    "optc/runtime/threads": 250,
     "optc/serve": 1_950,
     "optc/serve/admin": 350,
     "optc/serve/answering": 1_050,

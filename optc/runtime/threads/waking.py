@@ -27,8 +27,12 @@ class Waker:
         any more."""
         if not self._listens:
             return True
-        self._listens = False
-        return self._bell.ring(self)
+        try:
+            self._listens = False
+            return self._bell.ring(self)
+        except BaseException:  # an interrupt: the next one wakes it
+            self._listens = True
+            raise
 
     async def wait(self, news: Callable[[], bool]) -> None:
         """Return once it has been notified, or where there are news already.
