@@ -38,6 +38,8 @@ _INTEGERS = "int"
 _GENERAL = frozenset({"format", "method", "given"})
 #: Bits of a draft layer's own weights, and the size of their groups where the recipe has none.
 _DRAFT_BITS, _DRAFT_GROUP = 4, 32
+#: Inputs of layers that may stay float.
+_MOST_FIRST = 1 << 10
 #: Why the layer before a router is left alone.
 ROUTER_STAYS = "a router reads its result: it stays float"
 
@@ -71,6 +73,8 @@ class QuantizeWeights(Pass):
         layer_bits: Formats of single weights, the head's too, as ``tensor=format``: ``8`` is int8
             per channel, ``4g32`` 4 bits in groups of 32. Tensors that are merged need the same one.
         embedding: Quantize the embedding.
+        float_first: Layers that read one of the first so many inputs of layers stay float: what
+            they lose goes through all that follow.
         activation_bits: 8 or 16 of what linear layers read, one scale a token. 16 cost no bytes,
             and no time where few rows wait for weights; prompts take about twice the time in the
             layers. Experts read 8.
@@ -105,6 +109,7 @@ class QuantizeWeights(Pass):
     head_bits: int = 8
     layer_bits: tuple[str, ...] = ()
     embedding: bool = True
+    float_first: int = 0
     activation_bits: int = 8
     activation_layers: tuple[str, ...] = ()
     method: str = "round"
@@ -181,6 +186,10 @@ class QuantizeWeights(Pass):
                 f"head_bits={self.head_bits} needs integer scales of groups",
                 "set group_scales=int, or head_bits=8",
             )
+        if not 0 <= self.float_first <= _MOST_FIRST:
+            self._refuse(f"float_first is {self.float_first}", f"0 to {_MOST_FIRST}")
+        if self.float_first and self.method != "round":
+            self._refuse("float_first goes with method=round", "leave one of them out")
         self.layer_schemes  # noqa: B018 - reads them
 
     @cached_property
@@ -232,6 +241,7 @@ class QuantizeWeights(Pass):
         layers = _layers(model)
         self.layer_schemes.check_names(layers)
         wide = named_weights(layers, self.activation_layers, f"pass {self.name}")
+        first = self.float_inputs(model)
         for node in list(model.graph):
             linear, experts = find_linear(node), find_expert_linear(node)
             if experts is not None:
@@ -240,6 +250,9 @@ class QuantizeWeights(Pass):
                 continue
             if feeds_router(linear.output):
                 report.skip(linear.matmul, ROUTER_STAYS)
+                continue
+            if linear.x in first:
+                report.skip(linear.matmul, f"it reads one of the first {self.float_first} inputs")
                 continue
             is_head = head is not None and linear.initializer is head.initializer
             if is_head and not self.head:
@@ -256,9 +269,15 @@ class QuantizeWeights(Pass):
         remove_unused(model)
         report.facts = work.facts()
         report.warnings += work.warnings()
-        asked = sum(weights_in(one) for one in layers if not feeds_router(one.output))
+        layers = [one for one in layers if not feeds_router(one.output) and one.x not in first]
+        asked = sum(weights_in(one) for one in layers)
         report.judge_missed(asked, f"of the {self.bits} bits that were asked for")
         return report
+
+    def float_inputs(self, model: ir.Model) -> set[ir.Value]:
+        """The inputs that `float_first` is about; merging layers and rotating changes none."""
+        inputs = dict.fromkeys(one.x for one in find_linears(model))
+        return set(list(inputs)[: self.float_first])
 
     def scheme_of(self, linear: Linear, report: PassReport, *, head: bool = False) -> Scheme:
         """The grid of a layer's weight; that it is another one than asked for goes into the report.
@@ -300,14 +319,25 @@ class QuantizeWeights(Pass):
         return Scheme(bits, self.group_size, self.symmetric, self.group_scales == "int")
 
 
-def quantize_behind(one: Pass, later: Sequence[Pass]) -> QuantizeWeights:
+def quantize_behind(one: Pass, later: Sequence[Pass], *, floats: bool = False) -> QuantizeWeights:
     """The ``quantize-weights`` that comes after a pass which works for it.
 
+    Args:
+        one: The pass.
+        later: Those behind it.
+        floats: It leaves alone what `QuantizeWeights.float_first` does.
+
     Raises:
-        InputError: There is none.
+        InputError: There is none, or it has layers that stay float, which the pass does not know.
     """
     for other in later:
         if isinstance(other, QuantizeWeights):
+            if other.float_first and not floats:
+                raise InputError(
+                    "quantize-weights.float_first leaves layers alone that this pass changes",
+                    where=f"pass {one.name}",
+                    hint="leave one of them out",
+                )
             return other
     raise InputError(
         "no quantize-weights comes after it",

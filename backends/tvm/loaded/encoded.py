@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from optc.backends.tvm.loaded.input_memory import aligned
+from optc.backends.tvm.loaded.input_memory import ALIGNMENT, aligned
 from optc.errors import InputError
 from optc.runtime.executable.executable import Float32, Int32, StepInterface
 
@@ -33,8 +33,14 @@ def encoded_arguments(
         )
     arrays: list[npt.NDArray[Any]] = [aligned(slots.size).reshape(1, -1)]
     arrays[0][0] = slots
-    for one in states:
-        copy = aligned(one.size).view(np.float32).reshape(one.shape)
-        copy[:] = one
-        arrays.append(copy)
-    return arrays
+    return [*arrays, *map(_readable, states)]
+
+
+def _readable(state: Float32) -> npt.NDArray[Any]:
+    """The state itself if kernels can read it where it is, else a copy."""
+    flags = state.flags
+    if flags.c_contiguous and flags.writeable and not state.ctypes.data % ALIGNMENT:
+        return state
+    copy = aligned(state.size).view(np.float32).reshape(state.shape)
+    copy[:] = state
+    return copy

@@ -198,7 +198,7 @@ def outputs_of(
             padded[np.arange(shape[1]) < lengths[:, None]] = rows
             rows = padded
         if name in packed.heads:
-            split = rows.reshape(*shape, packed.heads[name], -1)
-            rows = np.ascontiguousarray(split.transpose(0, 2, 1, 3))
+            # a view: who wants rows again, as decoders do, gets them without a copy
+            rows = rows.reshape(*shape, packed.heads[name], -1).transpose(0, 2, 1, 3)
         outputs[name] = rows
     return outputs

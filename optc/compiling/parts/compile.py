@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -12,15 +12,16 @@ import onnx_ir as ir
 from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import TokenizerEntry
 from optc.artifact.store.local import store_root
-from optc.artifact.tasks.task import Task
+from optc.artifact.tasks.task import ENCODER, Task
 from optc.artifact.writer import ArtifactWriter
 from optc.backend import TensorsBuilder
-from optc.compiling.building.built_engine import TARGET, BuiltEngine, engine_of
+from optc.compiling.building.built_engine import TARGET, BuiltEngine
 from optc.compiling.judging.judge import Judgement
 from optc.compiling.ladder.measured.climb import MeasuredClimber
 from optc.compiling.ladder.measured.options import check_gates, resolve_measured
 from optc.compiling.ladder.members import Member
-from optc.compiling.parts.step import StepPart, build_steps, lower_steps, with_interfaces
+from optc.compiling.parts.graph import Lowered, lower_encoder, lower_graph
+from optc.compiling.parts.step import StepPart, lower_steps, with_interfaces
 from optc.compiling.recipes.recipe import Recipe
 from optc.compiling.resolving.engines import EngineTarget, parse_engines
 from optc.compiling.resolving.memory import PeakMemory
@@ -180,31 +181,38 @@ class PartsAttempt:
         """Calibration, passes and engines."""
         parts = self.parts
         self._originals = {role: one.model.clone() for role, one in parts.graphs.items()}
-        learns = self.stages.recipe.pipeline.has(Effect.READS_SAMPLES)
+        with self.stages.timed("passes"), telling(self.stages.progress):
+            own = {role: self._own(role, one) for role, one in parts.graphs.items()}
+        if None in own.values():
+            self._calibrate()
+        with self.stages.timed("passes"), telling(self.stages.progress):
+            lowered = [
+                own[role] or lower_graph(self.stages, one, parts.task, role)
+                for role, one in parts.graphs.items()
+            ]
+            self.runs = [run for one in lowered for run in one.runs]
+        with self.stages.timed("build"):
+            self.built = [
+                one.build(self.stages, request)
+                for request in self.stages.engines
+                for one in lowered
+            ]
+
+    def _own(self, role: str, graph: ImportedTensors) -> Lowered | None:
+        """A half by the recipe's part for it; None where ``pipeline`` is for it."""
+        if role == TARGET:
+            return lower_steps(self.stages, self.parts.step, self._warnings)
+        if role == ENCODER:
+            return lower_encoder(self.stages, graph, role, self._warnings)
+        return None
+
+    def _calibrate(self) -> None:
+        """Give the graphs samples, if passes of the recipe's own pipeline learn from some."""
+        parts, learns = self.parts, self.stages.recipe.pipeline.has(Effect.READS_SAMPLES)
         known = all(samples_of(one.model) for one in parts.graphs.values())
         if parts.calibrate is not None and learns and not known:
             with self.stages.timed("calibration"):
                 parts.calibrate()
-        graphs = {role: replace(one, model=one.model.clone()) for role, one in parts.graphs.items()}
-        with self.stages.timed("passes"), telling(self.stages.progress):
-            steps = lower_steps(self.stages, parts.step, self._warnings)
-            self.runs = [
-                run
-                for role, one in graphs.items()
-                for run in (
-                    steps.runs
-                    if steps and role == TARGET
-                    else self.stages.run_passes(one.model, parts.task, role)
-                )
-            ]
-        with self.stages.timed("build"):
-            self.built = [
-                build_steps(self.stages, steps, request)
-                if steps and role == TARGET
-                else self.stages.build_engine(one, request, engine_of(role, request), role)
-                for request in self.stages.engines
-                for role, one in graphs.items()
-            ]
 
     def judge(self) -> Judgement:
         """The gates of all engines."""

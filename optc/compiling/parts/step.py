@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -15,11 +14,10 @@ from optc.artifact.manifest import EngineEntry
 from optc.artifact.tasks.task import Task
 from optc.backend import BuildOptions, SharedWeights, StepBackend
 from optc.compiling.building.built_engine import TARGET, BuiltEngine, engine_of, entry_of, folder_of
-from optc.compiling.recipes.decoder import DecoderRecipe
+from optc.compiling.parts.own import DECODER, dumps_of, own_part, unavailable
 from optc.compiling.resolving.engines import EngineTarget
 from optc.compiling.tensors.stages import Stages
 from optc.errors import UnsupportedError
-from optc.ir.pipeline.instruments import dump_to
 from optc.runtime.executable.interface import type_of
 
 if TYPE_CHECKING:
@@ -68,47 +66,47 @@ class LoweredSteps:
     backend: StepBackend
     model: ir.Model
     limits: BuildOptions
-    runs: tuple[PassRecord, ...]
+    runs: Sequence[PassRecord]
+
+    def build(self, stages: Stages, request: EngineTarget) -> BuiltEngine:
+        """Build one engine, which the last request changes."""
+        started, name = time.perf_counter(), engine_of(TARGET, request)
+        model = self.model if request is stages.engines[-1] else self.model.clone()
+        place, backend = stages.writer.subfolder(folder_of(name)), self.backend
+        build = backend.build(model, request.target, place, self.limits)
+        entry = entry_of(name, TARGET, backend, request.target, build)
+        weights = SharedWeights(f"../{name}", build.backend_data)
+        return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
 
 
 def lower_steps(stages: Stages, part: StepPart | None, warnings: list[str]) -> LoweredSteps | None:
-    """The decoder as a ragged step; None where it is compiled as the encoder is.
+    """The decoder as a ragged step; None where it is compiled by the recipe's own pipeline.
 
     Args:
         stages: Of the recipe.
         part: The decoder, if the model has one.
         warnings: Get one that says why, where the recipe wants steps.
     """
-    recipe, asked = stages.recipe.decoder, stages.asked
-    if recipe is None or part is None or asked.backend:
+    own = None if part is None else own_part(stages, DECODER)
+    if part is None or own is None:
         return None
-    backend, reason = step_backend(recipe, stages.engines)
-    if backend is not None:
-        dumps = [] if asked.dump_dir is None else [dump_to(Path(asked.dump_dir) / "steps")]
+    backend = registry.backend(own.backend)
+    if not isinstance(backend, StepBackend):
+        reason = f"the backend {own.backend} builds no steps"
+    elif not (reason := unavailable(backend, stages.engines)):
         try:
             model = part.export()
-            runs = recipe.pipeline.run(model, dumps)
+            runs = own.pipeline.run(model, dumps_of(stages, "steps"))
             reason = refusal(backend, model, stages.engines)
             if not reason:
-                return LoweredSteps(backend, model, part.limits, tuple(runs))
+                return LoweredSteps(backend, model, part.limits, runs)
         except UnsupportedError as error:
             reason = f"{error.where}: {error.message}"
     warnings.append(
         f"the decoder runs in the backend {stages.recipe.backend}, in batches of requests that"
-        f" begin together: no steps of {recipe.backend} are built of it ({reason})"
+        f" begin together: no steps of {own.backend} are built of it ({reason})"
     )
     return None
-
-
-def build_steps(stages: Stages, steps: LoweredSteps, request: EngineTarget) -> BuiltEngine:
-    """Build one engine of a decoder's steps, which the last request changes."""
-    started, name = time.perf_counter(), engine_of(TARGET, request)
-    model = steps.model if request is stages.engines[-1] else steps.model.clone()
-    place, backend = stages.writer.subfolder(folder_of(name)), steps.backend
-    build = backend.build(model, request.target, place, steps.limits)
-    entry = entry_of(name, TARGET, backend, request.target, build)
-    weights = SharedWeights(f"../{name}", build.backend_data)
-    return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
 
 
 def refusal(backend: StepBackend, model: ir.Model, engines: Sequence[EngineTarget]) -> str:
@@ -125,16 +123,3 @@ def with_interfaces(task: Task, engines: Sequence[EngineEntry]) -> Task:
     """The task of a model whose roles have the interfaces of these engines."""
     found = {engine.role: type_of(engine.interface) for engine in engines}
     return structs.replace(task, roles={**task.roles, **found})
-
-
-def step_backend(
-    recipe: DecoderRecipe, engines: Sequence[EngineTarget]
-) -> tuple[StepBackend | None, str]:
-    """The backend of a decoder's steps, and empty; or None, and why it builds none for all of the
-    targets."""
-    backend = registry.backend(recipe.backend)
-    if not isinstance(backend, StepBackend):
-        return None, f"the backend {recipe.backend} builds no steps"
-    reasons = [backend.available(), *(backend.takes(one.target) for one in engines)]
-    reason = next(filter(None, reasons), "")
-    return (None if reason else backend), reason

@@ -14,7 +14,9 @@ gates:                         # null: measured and reported, not judged
 for_engines:                   # with engines of a backend or kind of target: other options
   onnxruntime: {quantize-weights.symmetric: true}
 otherwise: products-int8       # named tensors: the recipe for other backends and other models
-decoder:                       # encoder-decoders: how steps of the decoder are compiled
+encoder:                       # encoder-decoders: how the encoder is compiled
+  pipeline: [pack-rows, fuse-qkv]
+decoder:                       # and steps of the decoder
   pipeline: [canonicalize, kv-cache]
 ```
 """
@@ -33,7 +35,14 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 from optc import registry
 from optc.artifact.jsonio import canonical_json
 from optc.artifact.tasks.text_generation import TEXT_GENERATION
-from optc.compiling.recipes.decoder import DecoderKeys, DecoderRecipe, pipeline_json, with_changes
+from optc.compiling.recipes.part import (
+    PARTS,
+    PartKeys,
+    PartRecipe,
+    pipeline_json,
+    read_parts,
+    with_changes,
+)
 from optc.errors import InputError
 from optc.ir.forms.batched import BatchedTensors
 from optc.ir.forms.decoder import Exported
@@ -65,7 +74,8 @@ class _File(BaseModel):
     gates: dict[str, FiniteFloat | None] = {}
     for_engines: dict[str, dict[str, Any]] = {}
     otherwise: str = ""
-    decoder: DecoderKeys | None = None
+    encoder: PartKeys | None = None
+    decoder: PartKeys | None = None
 
 
 #: The keys of a recipe's file.
@@ -87,8 +97,8 @@ class Recipe:
             empty once they are applied (`for_kinds`).
         otherwise: Name of the recipe of named tensors for what this one does not take: models that
             its passes do not recognize, and engines of other backends. Empty: there is none.
-        decoder: Of encoder-decoders: how the decoder is compiled to steps; where that cannot be, it
-            is compiled as the encoder is. None: it always is.
+        parts: Of encoder-decoders: by key, how one half is compiled; where that cannot be, and
+            where there is none, ``backend`` and ``pipeline`` are for that half.
     """
 
     name: str
@@ -99,7 +109,7 @@ class Recipe:
     for_engines: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     task: str = _TEXT
     otherwise: str = ""
-    decoder: DecoderRecipe | None = None
+    parts: Mapping[str, PartRecipe] = field(default_factory=dict)
 
     def for_kinds(self, kinds: Collection[str], chosen: Collection[str] = ()) -> Recipe:
         """The recipe for engines of these backends and kinds of target, all of which are built of
@@ -111,9 +121,12 @@ class Recipe:
                 pipeline = with_options(pipeline, wanted, f"for_engines, {kind}")
         return replace(self, pipeline=pipeline, for_engines={})
 
+    def own_parts(self, backends: object) -> Mapping[str, PartRecipe]:
+        """`parts` that count: none where ``backends`` are asked for, which are for both halves."""
+        return {} if backends else self.parts
+
     def to_json(self) -> dict[str, Any]:
         """The recipe as stored in the manifest: without options at their defaults and paths."""
-        decoder = {} if self.decoder is None else {"decoder": self.decoder.to_json()}
         return {
             "name": self.name,
             "description": self.description,
@@ -121,7 +134,7 @@ class Recipe:
             "backend": self.backend,
             "pipeline": pipeline_json(self.pipeline),
             "gates": dict(self.gates),
-            **decoder,
+            **{key: part.to_json() for key, part in self.parts.items()},
         }
 
 
@@ -142,8 +155,8 @@ def load_recipe(
     """
     text, where = _read(source)
     recipe = _parse(text, where)
-    pipeline, decoder = with_changes(recipe.pipeline, recipe.decoder, _sets(sets), "--set")
-    recipe = replace(recipe, pipeline=pipeline, decoder=decoder)
+    pipeline, parts = with_changes(recipe.pipeline, recipe.parts, _sets(sets), "--set")
+    recipe = replace(recipe, pipeline=pipeline, parts=parts)
     _check_storable(recipe, "--set")
     recipe = _with_gates(recipe, gates)
     recipe.pipeline.validate(Exported if recipe.task == _TEXT else BatchedTensors)
@@ -197,7 +210,7 @@ def _parse(text: str, where: str) -> Recipe:
         for_engines=read.for_engines,
         task=_known_task(read.task, where),
         otherwise=_known_recipe(read.otherwise, where),
-        decoder=None if read.decoder is None else DecoderRecipe.of(read.decoder, where),
+        parts=read_parts({key: getattr(read, key) for key in PARTS}, where),
     )
     for options in read.for_engines.values():
         _check_keys(options, f"{where}, for_engines")

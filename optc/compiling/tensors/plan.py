@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optc import registry
 from optc.artifact.tasks.image_generation import IMAGE_GENERATION, IMAGE_GENERATION_NAME
 from optc.artifact.tasks.task import TARGET, Task
 from optc.artifact.tasks.tensors import TENSORS_NAME
@@ -17,7 +18,7 @@ from optc.compiling.ladder.measured.options import check_gates, resolve_measured
 from optc.compiling.recipes.recipe import Recipe
 from optc.compiling.resolving.engines import name_engines
 from optc.compiling.tensors.compile import check_taken, load_member, load_tensor_recipe
-from optc.errors import InputError
+from optc.errors import InputError, UnsupportedError
 from optc.runtime.executable.tensors_interface import TensorSpec
 from optc.system.options import AUTO, CompileOptions
 from optc.system.progress import Progress, no_progress, telling
@@ -25,6 +26,7 @@ from optc.system.sources.tensor_source import TensorSource
 
 if TYPE_CHECKING:
     from optc.importer.tensors.imported import ImportedTensors
+    from optc.ir.pipeline.record import PassRecord
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,9 @@ class PlannedRecipe:
     Attributes:
         recipe: Its name.
         engines: ``BACKEND for TARGET``, each with the reason why it cannot be built here; empty if
-            it can.
-        rewrites: By pass, what it would rewrite and how often; of the first graph that it takes.
+            it can; those of halves with a part of the recipe as ``BACKEND, KEY``.
+        rewrites: By pass, what it would rewrite and how often; without steps of a decoder, which a
+            compile exports.
         gates: Bounds by gate; None is measured and not judged.
         left_out: Why it does not take the model; empty if it does.
     """
@@ -179,6 +182,22 @@ def _part(role: str, graph: ImportedTensors) -> PlannedPart:
     )
 
 
+def _runs(
+    recipe: Recipe, asked: CompileOptions, role: str, graph: ImportedTensors
+) -> Sequence[PassRecord]:
+    """What the passes would rewrite of a graph. That of steps is another one, which a compile
+    exports."""
+    own = recipe.own_parts(asked.backend)
+    if role == TARGET and "decoder" in own:
+        return ()
+    if role in own:
+        try:
+            return own[role].pipeline.run(graph.model.clone(), dry=True)
+        except UnsupportedError:
+            pass  # as a compile does
+    return recipe.pipeline.run(graph.model.clone(), dry=True)
+
+
 def _planned(
     recipe: Recipe,
     asked: CompileOptions,
@@ -193,8 +212,10 @@ def _planned(
     try:
         for one in name_engines(asked.backend, asked.target, recipe.backend):
             engines[f"{one.backend.name} for {one.target.name}"] = one.backend.available()
-        for graph in graphs.values():
-            for record in recipe.pipeline.run(graph.model.clone(), dry=True):
+        for key, part in recipe.own_parts(asked.backend).items():
+            engines[f"{part.backend}, {key}"] = registry.backend(part.backend).available()
+        for role, graph in graphs.items():
+            for record in _runs(recipe, asked, role, graph):
                 counts = rewrites.setdefault(record.name, {})
                 for what, count in record.report.details.items():
                     counts[what] = counts.get(what, 0) + count

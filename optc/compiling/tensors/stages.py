@@ -13,7 +13,7 @@ from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import Manifest, TokenizerEntry
 from optc.artifact.tasks.task import Task
 from optc.artifact.writer import ArtifactWriter
-from optc.backend import SharedWeights, TensorsBuilder
+from optc.backend import Backend, SharedWeights, TensorsBuilder
 from optc.compiling.building.built_engine import BuiltEngine, entry_of, folder_of
 from optc.compiling.judging.judge import GatesFailedError, Judgement
 from optc.compiling.recipes.recipe import Recipe
@@ -51,7 +51,8 @@ class Stages:
         self.progress(name, 0, 0)
         started = time.perf_counter()
         yield
-        self.seconds[name] = time.perf_counter() - started
+        seconds = time.perf_counter() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def run_passes(self, model: ir.Model, task: Task, part: str = "") -> list[PassRecord]:
         """Run the recipe's passes, which know the bounds of gates of the ``task``; graphs are
@@ -63,25 +64,31 @@ class Stages:
         return list(self.recipe.pipeline.run(model, dumps, bounds=bounds))
 
     def build_engine(
-        self, part: ImportedTensors, request: EngineTarget, name: str, role: str
+        self,
+        part: ImportedTensors,
+        request: EngineTarget,
+        name: str,
+        role: str,
+        backend: Backend | None = None,
     ) -> BuiltEngine:
-        """Build one engine of a graph, which the last request changes.
+        """Build one engine of a graph, which the last request changes, by another ``backend`` than
+        the request's if one is given.
 
         Raises:
             UnsupportedError: The backend builds none, or does not take the graph.
         """
-        started = time.perf_counter()
-        if not isinstance(request.backend, TensorsBuilder):
+        started, builder = time.perf_counter(), backend or request.backend
+        if not isinstance(builder, TensorsBuilder):
             raise UnsupportedError(
                 "builds no engines of models of named tensors",
-                where=f"backend {request.backend.name}",
+                where=f"backend {builder.name}",
                 hint="--backend onnxruntime does",
             )
         last = request is self.engines[-1]
         model = part.model if last else part.model.clone()
         place = self.writer.subfolder(folder_of(name))
-        build = request.backend.build_tensors(model, part.interface, request.target, place)
-        entry = entry_of(name, role, request.backend, request.target, build)
+        build = builder.build_tensors(model, part.interface, request.target, place)
+        entry = entry_of(name, role, builder, request.target, build)
         weights = SharedWeights(f"../{name}", build.backend_data)
         return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
 

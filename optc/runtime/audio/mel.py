@@ -58,9 +58,11 @@ class LogMel(Struct, frozen=True, forbid_unknown_fields=True):
         count = (len(padded) - 2 * around) // self.hop
         shape = np.hanning(self.window + 1)[:-1]
         views = np.lib.stride_tricks.sliding_window_view(padded, self.window)[:: self.hop]
-        filters, found = mel_filters(self), np.empty((self.mels, count), np.float32)
-        for start in range(0, count, _BLOCK):
-            frames = views[start : min(start + _BLOCK, count)]
+        heard = min(count, -(-(around + len(samples)) // self.hop))  # others are silent
+        filters = mel_filters(self)
+        found = np.full((self.mels, count), np.log10(_FLOOR), np.float32)
+        for start in range(0, heard, _BLOCK):
+            frames = views[start : min(start + _BLOCK, heard)]
             powers = np.abs(np.fft.rfft(frames * shape)) ** 2
             found[:, start : start + len(frames)] = np.log10(np.maximum(powers @ filters, _FLOOR).T)
         return ((np.maximum(found, found.max() - _RANGE) + 4) / 4).astype(np.float32)

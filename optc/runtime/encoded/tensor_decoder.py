@@ -88,11 +88,11 @@ class TensorSession:
 
 
 def _joined(encoded: Sequence[Encoded]) -> dict[str, Array]:
-    """Tensors with a row for each; those of whole batches are no copies."""
+    """Tensors with a row for each; those of whole batches are no copies, if they lie in order."""
     first = encoded[0].tensors
     rows = [one.row for one in encoded]
     if all(one.tensors is first for one in encoded):
         if rows == list(range(len(next(iter(first.values()))))):
-            return dict(first)
+            return {name: np.ascontiguousarray(tensor) for name, tensor in first.items()}
         return {name: tensor[rows] for name, tensor in first.items()}
     return {name: np.stack([one.tensors[name][one.row] for one in encoded]) for name in first}

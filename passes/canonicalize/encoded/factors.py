@@ -6,13 +6,15 @@ import onnx_ir as ir
 
 from optc.ir.functions import is_op
 from optc.ir.pipeline.base import PassReport
-from optc.passes.canonicalize.dataflow import dims, operand, orders, scalar, substitute
+from optc.passes.canonicalize.dataflow import dims, operand, orders, rank, scalar, substitute
 
 
 def take_factor(attention: ir.Node, report: PassReport) -> None:
     """A constant factor of all queries [B, H, S, D] of an ``ai.onnx Attention`` joins its scale, if
     nothing but a change of their layout lies between."""
     queries = operand(attention, 0)
+    if rank(queries) != 4:
+        return
     size = dims(queries)[-1] if dims(queries) else None
     value = queries
     while (node := value.producer()) is not None and len(value.uses()) == 1:

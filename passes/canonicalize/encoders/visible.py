@@ -16,6 +16,7 @@ from optc.errors import UnsupportedError
 from optc.ir.functions import is_op
 from optc.ir.pipeline.base import PassReport
 from optc.passes.canonicalize.dataflow import dims, emit, insert, miss, operand, rank, substitute
+from optc.passes.canonicalize.encoded.factors import take_factor
 from optc.passes.canonicalize.encoders.source import PADDING, Array, Source
 from optc.passes.canonicalize.heads import heads_of
 from optc.passes.canonicalize.spelled.match import Spelled, match
@@ -38,6 +39,7 @@ def cut_masks(source: Source, report: PassReport) -> dict[str, int]:
     for node in list(source.graph):
         try:
             if is_op(node, "Attention"):
+                take_factor(node, report)
                 name, window = _standard(source, node, known)
             elif is_op(node, "Softmax"):
                 found = match(node)

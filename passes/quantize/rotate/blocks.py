@@ -48,7 +48,7 @@ class InBlocks(Pass):
         """
         report = PassReport()
         if self.block:
-            quantize = quantize_behind(self, context.later)
+            quantize = quantize_behind(self, context.later, floats=True)
             self.rotate(model, quantize, context.later, report)
         return report
 

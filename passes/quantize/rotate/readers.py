@@ -50,11 +50,12 @@ def quantized_inputs(
     Why others are left alone goes into the report; the head is one of them with ``head``.
     """
     last, kept = head_of(model), kept_grids(model, quantize)
+    floats = quantize.float_inputs(model)
     found: dict[ir.Value, Input] = {}
     refused: dict[ir.Value, str] = {}
     for linear in _layers(model):
         is_head = last is not None and linear.matmul is last.matmul
-        if feeds_router(linear.output) or (is_head and not head):
+        if feeds_router(linear.output) or linear.x in floats or (is_head and not head):
             continue  # stays float, or as it is
         width = linear.weight.rows_shape[1]
         one = found.setdefault(linear.x, Input(linear.x, width, largest_block(width, block)))

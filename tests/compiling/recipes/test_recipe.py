@@ -482,17 +482,23 @@ def test_a_recipe_is_stored_without_paths() -> None:
     assert "folder" not in recipe.pipeline.spec()
 
 
-def test_options_of_a_decoder_are_its_own(tmp_path: Path) -> None:
+def test_options_of_a_half_are_its_own(tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
     path.write_text(
         "name: r\ntask: transcription\npipeline: [simplify]\n"
+        "encoder:\n  pipeline: [pack-rows, quantize-weights: {group_size: 64}]\n"
         "decoder:\n  pipeline: [canonicalize, kv-cache, quantize-weights: {group_size: 64}]\n"
     )
-    recipe = load_recipe(path, sets=["quantize-weights.group_size=32"])
-    assert recipe.decoder is not None
-    assert recipe.decoder.backend == "tvm"
-    *_, last = recipe.to_json()["decoder"]["pipeline"]
-    assert last["options"]["group_size"] == 32
+    sets = ["quantize-weights.group_size=32", "pack-rows.kv_dtype=bfloat16"]
+    recipe = load_recipe(path, sets=sets)
+    assert {key: part.backend for key, part in recipe.parts.items()} == {
+        "encoder": "tvm",
+        "decoder": "tvm",
+    }
+    stated = recipe.to_json()
+    for key in recipe.parts:
+        assert stated[key]["pipeline"][-1]["options"]["group_size"] == 32
+    assert stated["encoder"]["pipeline"][0]["options"] == {"kv_dtype": "bfloat16"}
     with pytest.raises(InputError, match="does not run the pass 'fuse-qkv'"):
         load_recipe(path, sets=["fuse-qkv.x=1"])
     both = path.read_text().replace("[simplify]", "[simplify, fuse-qkv]")
@@ -501,4 +507,7 @@ def test_options_of_a_decoder_are_its_own(tmp_path: Path) -> None:
         load_recipe(path)
     path.write_text("name: r\npipeline: [canonicalize]\ndecoder: {pipelines: []}\n")
     with pytest.raises(InputError, match=r"the key 'decoder\.pipeline' is missing"):
+        load_recipe(path)
+    path.write_text("name: r\npipeline: [simplify]\nencoder: {pipeline: [canonicalize]}\n")
+    with pytest.raises(InputError, match="canonicalize takes an exported decoder"):
         load_recipe(path)

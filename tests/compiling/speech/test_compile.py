@@ -121,66 +121,79 @@ def test_draws_are_seeded(artifact: Path) -> None:
     assert found[0] == found[1] != found[2]
 
 
-#: Of a recipe whose decoder is one of steps.
-STEPS = """
-decoder:
-  pipeline:
-    - canonicalize
-    - rotate-activations: {block: 64}
-    - fuse-qkv
-    - kv-cache: {dtype: bfloat16}
-    - fuse-rotary
-    - quantize-weights: {bits: 8, group_size: 64}
-    - fuse-norm-quantize
-    - fuse-layer-norm: {optional: true}
-"""
-
-
-@pytest.mark.parametrize("steps", [True, False])
-def test_int8_is_close(folder: Path, tmp_path: Path, steps: bool) -> None:
-    recipe = tmp_path / "int8.yaml"
-    shipped = registry.recipe_files()["speech-int8"].read_text(encoding="utf-8")
-    recipe.write_text(shipped + STEPS * steps)
+@pytest.mark.parametrize("backend", [None, "onnxruntime"])
+def test_int8_is_close(folder: Path, tmp_path: Path, backend: str | None) -> None:
     for index, one in enumerate(SOUNDS):
         data = (one.samples * 32767).astype("<i2").tobytes()
         (tmp_path / f"{index}.wav").write_bytes(riff(1, 16, data, rate=one.rate))
     made = optc.compile(
         folder,
-        recipe,
+        "speech-int8",
         tmp_path / "a",
+        backend=backend,
         inputs=SOUNDS,
         calibration=tmp_path,
-        no_gates=True,
+        gate=("token_agreement=0.9", "word_error_rate_added=none"),
         set=("quantize-blocks.float_first=2",),
     )
-    counts = [one.count for one in made.manifest.passes if one.name == "quantize-blocks"]
-    # 6 products of a layer, cross keys and values; of a decoder's 8, and the head
-    assert counts == ([14] if steps else [14, 15])
-    names = [one.name for one in made.manifest.passes]
-    assert ("quantize-weights" in names) == steps
+    backends = {one.backend for one in made.manifest.engines}
+    assert backends == {backend or "tvm"}
+    assert not any("runs in the backend" in one for one in made.report()["warnings"])
+    counts: dict[str, list[int]] = {}
+    for one in made.manifest.passes:
+        counts.setdefault(one.name, []).append(one.count)
+    if backend is None:
+        # the second layer, and cross keys and values
+        assert counts["quantize-weights"] == [4 + 2 * 2]
+        # two convolutions and the first layer; a decoder's layers, and the head
+        assert counts["cast-weights"] == [2 + 4, 2 * 6 + 1]
+        assert "calibration" not in made.report()["stages"]
+    else:
+        # 6 products of a layer, cross keys and values; of a decoder's 8, and the head
+        assert counts["quantize-blocks"] == [14, 15]
     with optc.load_transcriber(made.path) as transcriber:
         assert transcriber.transcribe(SOUNDS[0], language="en").tokens
 
 
-def test_a_decoder_of_named_tensors(folder: Path, artifact: Path, tmp_path: Path) -> None:
-    """It writes the same, and says why it is there where nobody asked for it."""
-    why = "no TVM kernel reads KV pools of float16"
-    for how in ({"backend": "onnxruntime"}, {"set": ("kv-cache.dtype=float16",)}):
+def test_halves_of_named_tensors(folder: Path, artifact: Path, tmp_path: Path) -> None:
+    """They write the same, and say why they are there."""
+    shipped = registry.recipe_files()["speech-fp32"].read_text(encoding="utf-8")
+    elsewhere = tmp_path / "elsewhere.yaml"
+    elsewhere.write_text(shipped.replace("encoder:\n", "encoder:\n  backend: tvm-cuda\n"))
+    named = ("onnxruntime", True)
+    with optc.load_transcriber(artifact) as other:
+        wanted = _tokens(other)
+        with pytest.raises(TypeError, match="takes no named tensors"):
+            other.calls(SOUNDS[0], other.transcribe(SOUNDS[0]))
+    for how, own, why in (
+        (
+            {"set": ("kv-cache.dtype=float16",)},
+            {"encoder": ("tvm", True), "target": named},
+            "no TVM kernel reads KV pools of float16",
+        ),
+        (
+            {"recipe": elsewhere},
+            {"encoder": named, "target": ("tvm", False)},
+            "the backend tvm-cuda builds no engines of named tensors",
+        ),
+    ):
         made = optc.compile(
             folder, output=tmp_path / "b", inputs=SOUNDS, no_gates=True, force=True, **how
         )
         engines = {one.role: (one.backend, one.step is None) for one in made.manifest.engines}
-        assert engines == dict.fromkeys(("encoder", "target"), ("onnxruntime", True))
-        assert any(why in one for one in made.report()["warnings"]) == ("set" in how)
-    with optc.load_transcriber(made.path) as one, optc.load_transcriber(artifact) as other:
-        for language in ("de", None):
-            found = [
-                [written.tokens for written in each.transcribe_all(SOUNDS, language=language)]
-                for each in (one, other)
-            ]
-            assert found[0] == found[1]
-        with pytest.raises(TypeError, match="takes no named tensors"):
-            other.calls(SOUNDS[0], other.transcribe(SOUNDS[0]))
+        assert engines == own
+        (told,) = (one for one in made.report()["warnings"] if "runs in the backend" in one)
+        assert why in told
+        with optc.load_transcriber(made.path) as one:
+            assert _tokens(one) == wanted
+
+
+def _tokens(transcriber: optc.Transcriber) -> list[tuple[int, ...]]:
+    return [
+        one.tokens
+        for language in ("de", None)
+        for one in transcriber.transcribe_all(SOUNDS, language=language)
+    ]
 
 
 def test_callers_of_several_threads_share_steps(artifact: Path) -> None:
@@ -200,7 +213,7 @@ def test_what_it_is(artifact: Path) -> None:
     manifest = optc.artifact.artifact.Artifact.open(artifact).manifest  # type: ignore[attr-defined]
     assert manifest.task.name == "transcription"
     engines = {engine.role: engine.backend for engine in manifest.engines}
-    assert engines == {"encoder": "onnxruntime", "target": "tvm"}
+    assert engines == {"encoder": "tvm", "target": "tvm"}
     assert manifest.task.roles == {"encoder": "tensors", "target": "step"}
     target = next(engine for engine in manifest.engines if engine.role == "target")
     assert target.spec.encoded == SECONDS * 50
@@ -249,6 +262,7 @@ def test_bad_compiles_leave_nothing(folder: Path, tmp_path: Path) -> None:
     refused(
         "writes no words for any of the sounds",
         recipe="speech-int8",
+        backend="onnxruntime",
         calibration=tmp_path / "long.wav",
     )
     refused(
@@ -260,7 +274,12 @@ def test_bad_compiles_leave_nothing(folder: Path, tmp_path: Path) -> None:
 
 def test_the_best_recipe_of_a_task_is_found(folder: Path, tmp_path: Path) -> None:
     made = optc.compile(
-        folder, "auto", tmp_path / "a", inputs=SOUNDS[:2], gate=["token_agreement=0"]
+        folder,
+        "auto",
+        tmp_path / "a",
+        backend="onnxruntime",  # whose int8 learns from sounds
+        inputs=SOUNDS[:2],
+        gate=["token_agreement=0"],
     )
     ladder = made.report()["ladder"]
     rungs = {one["recipe"]: one for one in ladder["rungs"]}

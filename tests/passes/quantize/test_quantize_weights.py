@@ -9,12 +9,15 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import InputError
+from optc.ir.pipeline.base import PassContext
 from optc.ir.quantized_rows import QuantizedPart
 from optc.ir.sources import Source, sources_metadata, sources_of
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.numerics.affine import dequantize_rows, quantize_rows
 from optc.passes.numerics.scheme import Scheme
-from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.budget.allocate_bits import AllocateBits
+from optc.passes.quantize.quantize_weights import QuantizeWeights, quantize_behind
+from optc.passes.quantize.rotate.rotate_activations import RotateActivations
 from tests.support import oracle
 from tests.support.ir_text import Array, expected, f32, model_of, nodes_text
 from tests.support.models import Dense, dense_model
@@ -71,6 +74,49 @@ head.scale)"""
     bits = 64 * 96 * 2 * (4 + 20 / 32) + 10 * (96 * 8 + 32)
     assert report.facts["weights"] == weights_seen
     assert report.facts["bits_per_weight"] == pytest.approx(bits / weights_seen)
+
+
+def test_first_layers_stay_float() -> None:
+    nodes = """
+        a = MatMul (x, wa)
+        b = MatMul (x, wb)
+        c = Add (a, b)
+        y = MatMul (c, head)"""
+    weights = {"wa": f32(64, 64), "wb": f32(64, 64, seed=1), "head": f32(64, 10)}
+    model = model_of("g (float[S,64] x) => (float[S,10] y)", nodes, weights)
+    quantize = QuantizeWeights(float_first=1)
+    RotateActivations(block=64).run(model, PassContext(later=(quantize,)))
+    report = quantize.run(model)
+    assert nodes_text(model) == expected(
+        """
+        a = MatMul (x, wa)
+        b = MatMul (x, wb)
+        c = Add (a, b)
+        c.rotated = optc.BlockHadamard <block = 64, width = 64> (c)
+        c.rotated.q, c.rotated.s = optc.QuantizeActivation (c.rotated)
+        y = optc.QuantizedMatMul <bits = 8, group_size = 0> (c.rotated.q, c.rotated.s, \
+head.quantized, head.scale)"""
+    )
+    assert report.details == {"int8 per channel": 1}
+    assert report.facts["weights"] == 64 * 10
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"float_first": -1}, "float_first is -1"),
+        ({"float_first": 2, "method": "gptq"}, "float_first goes with method=round"),
+    ],
+)
+def test_layers_that_cannot_stay_float(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        QuantizeWeights(**options)
+
+
+def test_passes_that_round_before_it_know_no_floats() -> None:
+    later = (QuantizeWeights(float_first=2),)
+    with pytest.raises(InputError, match="float_first leaves layers alone that this pass changes"):
+        quantize_behind(AllocateBits(budget="4bpw"), later)
 
 
 def test_text_with_integer_scales() -> None:

@@ -137,10 +137,10 @@ class _Sound(torch.nn.Module):
         x = gelu(self.second(gelu(self.first(pixel_values)))).permute(0, 2, 1) + self.position
         x = self.norm(x)
         q, k, v = (
-            layer(x).view(-1, 10, 2, 8).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
+            rows.view(-1, 10, 2, 8).transpose(1, 2)
+            for rows in (self.query(x) * 0.5, self.key(x), self.value(x))
         )
-        found = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        found = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0)
         return {"states": x + found.transpose(1, 2).reshape(-1, 10, 16), "keys": k}
 
 
@@ -154,6 +154,9 @@ def test_convolutions_along_a_sequence_read_rows_side_by_side() -> None:
     assert form.heads == {"keys": 2}
     windows = [node for node in found.model.graph if is_op(node, "WindowRows", domain="optc")]
     assert [node.attributes["stride"].value for node in windows] == [1, 2]
+    assert not [node for node in found.model.graph if is_op(node, "Mul")]
+    (attention,) = (n for n in found.model.graph if n.op_type == "RotaryPackedAttention")
+    assert attention.attributes["scale"].value == 0.5
 
 
 def _text(front: str, initializers: str = "") -> ir.Model:
