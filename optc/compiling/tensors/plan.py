@@ -185,7 +185,7 @@ def _part(role: str, graph: ImportedTensors) -> PlannedPart:
 def _runs(
     recipe: Recipe, asked: CompileOptions, role: str, graph: ImportedTensors
 ) -> Sequence[PassRecord]:
-    """What the passes would rewrite of a graph. That of steps is another one, which a compile
+    """Records of the passes that a graph would get. That of steps is another one, which a compile
     exports."""
     own = recipe.own_parts(asked.backend)
     if role == TARGET and "decoder" in own:

@@ -14,9 +14,9 @@ from optc.ir.graph import remove_unused
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dataflow import dims, insert, miss, operand, rank, substitute
-from optc.passes.canonicalize.encoded.factors import take_factor
 from optc.passes.canonicalize.encoded.index_rows import index_by_sequence, index_rows
 from optc.passes.canonicalize.encoded.probed import scale_of, shows_all
+from optc.passes.canonicalize.encoders.factors import take_factor
 from optc.passes.canonicalize.encoders.positions import number_positions
 from optc.passes.canonicalize.encoders.source import Source
 from optc.passes.canonicalize.heads import Heads, fold, heads_of, split

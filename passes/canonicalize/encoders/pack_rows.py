@@ -53,7 +53,7 @@ class PackRows(Pass):
 
     1. Masks of attention, which may show all tokens that are no padding, or those less than a
        window away on either side, fall away; attention becomes ``optc::PackedAttention``, whose
-       rows see those of their own sequence.
+       rows see those of their own sequence. Constant factors of queries join its scale.
     2. Integers that count the tokens of a sequence, from any number on, become the input
        ``positions``.
     3. Means, maxima, first and last rows become ``optc::PoolRows``; a division by the length of

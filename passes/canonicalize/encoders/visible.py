@@ -16,7 +16,7 @@ from optc.errors import UnsupportedError
 from optc.ir.functions import is_op
 from optc.ir.pipeline.base import PassReport
 from optc.passes.canonicalize.dataflow import dims, emit, insert, miss, operand, rank, substitute
-from optc.passes.canonicalize.encoded.factors import take_factor
+from optc.passes.canonicalize.encoders.factors import take_factor
 from optc.passes.canonicalize.encoders.source import PADDING, Array, Source
 from optc.passes.canonicalize.heads import heads_of
 from optc.passes.canonicalize.spelled.match import Spelled, match
