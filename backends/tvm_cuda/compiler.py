@@ -36,7 +36,7 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
     """
     target = parse_target(program.target)
     program = _without_halves(program)
-    module = emit(program, make_device_function)
+    module = emit(program, lambda call: make_device_function(call.kernel, call.config))
     kernels = sum(isinstance(f, tvm.tirx.PrimFunc) for f in module.functions.values())
     executable, digest, images = build(module, program, target)
     for sm, image in images.items():

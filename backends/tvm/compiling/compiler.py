@@ -22,7 +22,7 @@ from optc.backends.tvm.kernels.fingerprint import fingerprint_kernel
 from optc.backends.tvm.kernels.token_wise.call_list import replay_kernel
 from optc.backends.tvm.loaded.thread_pool import SOURCE as THREAD_POOL
 from optc.backends.tvm.measuring.ceilings_kernels import ceiling_kernels
-from optc.backends.tvm.program import Function, Program, kernel_names, replayable
+from optc.backends.tvm.program import Call, Function, Program, kernel_names, replayable
 from optc.backends.tvm.replay.replay import REPLAY
 from optc.system.hardware.target import Target
 from optc.system.processes.process_memory import own_peak_bytes
@@ -39,7 +39,14 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         UnsupportedError: A kernel refuses its configuration.
     """
     isa = isa_of(Target(program.target, "cpu", program.features))
-    module = emit(program, partial(make_kernel, isa=isa))
+    objects = KernelObjects(isa)
+
+    def make(call: Call) -> tvm.tirx.PrimFunc:
+        operands = len(call.inputs) + len(call.updated) + len(call.outputs)
+        made = partial(make_kernel, call.kernel, call.config, isa)
+        return objects.function(call.key, operands, made)
+
+    module = emit(program, make)
     keys = {name: key for key, name in kernel_names(program).items()}
     for name, ceiling in ceiling_kernels(isa).items():
         module[name], keys[name] = ceiling, name
@@ -47,7 +54,6 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         module[REPLAY], keys[REPLAY] = replay_kernel(), REPLAY
     if program.fingerprint:
         module[FINGERPRINT] = fingerprint_kernel(program.fingerprint)
-    objects = KernelObjects(isa)
     kernels = {objects.symbol(key): objects.object(key, module[name]) for name, key in keys.items()}
     objects.prune()
     executable = relax.build(

@@ -14,8 +14,8 @@ from optc.backends.tvm.compiling.relax_ops import relax_call
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.program import Call, Dim, Function, Program, Tensor, kernel_names
 
-#: Makes the PrimFunc of a kernel's name and configuration.
-MakeKernel = Callable[[str, dict[str, Any]], tirx.PrimFunc]
+#: Makes the PrimFunc of a kernel that is called.
+MakeKernel = Callable[[Call], tirx.PrimFunc]
 _KERNELS = "optc.backends.tvm.kernels"
 #: Kernel name -> module, config class and function that makes the PrimFunc.
 KERNELS: dict[str, tuple[str, str, str]] = {
@@ -119,7 +119,7 @@ class _Emitter:
 
     def _kernel(self, call: Call) -> tvm.ir.GlobalVar:
         if call.key not in self.kernels:
-            function = self.make(call.kernel, call.config)
+            function = self.make(call)
             name = self.names[call.key]
             function = function.with_attr("global_symbol", name)
             self.kernels[call.key] = self.builder.add_func(function, name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import tvm
@@ -44,23 +45,36 @@ class KernelObjects:
         self._isa = isa
         compiler = f"{tvm.__version__} {llvm_version_major()}"
         self._setting = f"{compiler} {code_digest()} {isa!r} {isa.tvm_target()}"
+        self._kept: dict[str, bytes] = {}
         self.compiled = 0
 
     def symbol(self, key: str) -> str:
         """The name of the kernel made of ``key``: the same for the same kernel of any engine."""
         return "kernel_" + _DIGEST(f"{self._setting} {key}".encode()).hexdigest()[:32]
 
+    def function(self, key: str, operands: int, make: Callable[[], tirx.PrimFunc]) -> tirx.PrimFunc:
+        """What stands for the kernel of ``key`` in the module that calls it with so many operands:
+        the one of ``make``, or one without a body where its object is kept, since to write a kernel
+        takes longer than to read it. `object` then does not look at it."""
+        kept = read_whole(self._path(key))
+        if kept is None:
+            return make()
+        self._kept[key] = kept
+        parameters = [tirx.Var(f"operand{i}", "handle") for i in range(operands)]
+        return tirx.PrimFunc(parameters, tirx.Evaluate(0))
+
     def object(self, key: str, kernel: tirx.PrimFunc) -> bytes:
         """The compiled ``kernel``, whose function is `symbol` of ``key``."""
-        symbol = self.symbol(key)
-        path = self._folder / f"{symbol}.o"
-        kept = read_whole(path)
+        kept = self._kept.get(key) or read_whole(self._path(key))
         if kept is not None:
             return kept
         self.compiled += 1
-        made = _compile(symbol, kernel, self._isa)
-        keep_whole(path, made)
+        made = _compile(self.symbol(key), kernel, self._isa)
+        keep_whole(self._path(key), made)
         return made
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{self.symbol(key)}.o"
 
     def prune(self) -> None:
         """Forget the objects that were not used for longest, beyond `KEPT`."""

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import tirx
 
-from optc.backends.tvm.compiling import kernel_objects
+from optc.backends.tvm.compiling import compiler, kernel_objects
 from optc.backends.tvm.compiling.compiler import PREFIX, compile_program
 from optc.backends.tvm.compiling.kernel_objects import KernelObjects, without
 from optc.backends.tvm.engine_files import ENGINE_FILE
@@ -108,3 +108,28 @@ def test_an_engine_has_the_same_bytes_with_and_without_the_cache(
         compiled.append(report["kernels_compiled"])
     assert engines[0] == engines[1] == engines[2]
     assert compiled[0] == compiled[2] > compiled[1] == 0
+
+
+def test_a_kept_kernel_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPTC_CACHE", str(tmp_path / "cache"))
+    compile_program(_program(8), tmp_path / ENGINE_FILE)
+
+    def refuse(kernel: str, *_: object) -> None:
+        raise AssertionError(f"{kernel} is written")
+
+    monkeypatch.setattr(compiler, "make_kernel", refuse)
+    assert compile_program(_program(8), tmp_path / ENGINE_FILE)["kernels_compiled"] == 0
+    with pytest.raises(AssertionError, match="elementwise is written"):
+        compile_program(_program(16), tmp_path / ENGINE_FILE)
+
+
+def test_an_object_that_goes_meanwhile_is_not_missed(tmp_path: Path) -> None:
+    made = _objects(tmp_path).object("a", _kernel())
+    objects = _objects(tmp_path)
+    stands_in = objects.function("a", 2, _kernel)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    assert len(stands_in.params) == 2
+    assert objects.object("a", stands_in) == made
