@@ -11,7 +11,7 @@ from optc.proof.reference.blockwise import BlockwiseReference
 from optc.system.progress import no_progress
 from tests.conftest import MODELS
 
-MODEL = MODELS / "pycode"
+MODEL = MODELS / "pycode-draft"
 
 
 def test_logits_are_those_of_the_reference() -> None:

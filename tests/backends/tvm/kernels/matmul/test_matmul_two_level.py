@@ -40,7 +40,7 @@ CONFIGS = [
     TwoLevelMatmul(192, 512),
     TwoLevelMatmul(100, 77, bias=True),
     TwoLevelMatmul(64, 77, 64, True, 6),
-    TwoLevelMatmul(77, 1100, 64, True, bits=3),
+    TwoLevelMatmul(128, 1100, 64, True, bits=3),
     TwoLevelMatmul(100, 700, 64, bits=2),
     TwoLevelMatmul(192, 300, 128, bits=5),
 ]
