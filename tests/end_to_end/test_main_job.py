@@ -1,6 +1,7 @@
 """The shipped example through the real command line: compile with gates, verify, run, corrupt.
 
-Nothing is stubbed: the trained model, the TVM compiler, the reference in ONNX Runtime.
+Nothing is stubbed: the trained model, the TVM compiler, the reference in ONNX Runtime. `optc` is a
+process as users start it, `command.optc` the same command in this one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import optc as package
 from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama, divergence
 from optc.proof.reference.text import cut_windows, read_documents, token_stream
 from tests.runtime.test_lean_import import run as run_lean
+from tests.support import command
 from tests.support.shared import made_once
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +94,7 @@ def test_fp32_generates_what_transformers_does(exact_artifact: Path, prompt: str
     inputs = tokenizer(prompt, return_tensors="pt")
     output = model.generate(**inputs, max_new_tokens=64, do_sample=False)
     expected = output[0, inputs.input_ids.shape[1] :].tolist()
-    found = optc(
+    found = command.optc(
         "run", exact_artifact, "--prompt", prompt, "--max-tokens", "64", "--temperature", "0"
     )
     assert found["token_ids"] == expected
@@ -132,7 +134,7 @@ def test_gates_hold_and_match_an_independent_fake_quantization(
 def test_a_failed_gate_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     output, text = folder / "refused", tmp_path / "text.jsonl"
     text.write_text(documents(0, 1), encoding="utf-8")
-    result = optc(
+    result = command.optc(
         "compile",
         ROOT / "examples/models/pycode-draft",  # smaller: it is refused anyway
         "--recipe",
@@ -189,7 +191,7 @@ def test_a_flipped_byte_is_named(exact_artifact: Path, folder: Path) -> None:
     content = bytearray(weights.read_bytes())
     content[len(content) // 2] ^= 1
     weights.write_bytes(content)
-    for command in (["verify", damaged], ["run", damaged, "--prompt", "x"]):
-        error = optc(*command, code=5)["error"]
+    for words in (["verify", damaged], ["run", damaged, "--prompt", "x"]):
+        error = command.optc(*words, code=5)["error"]
         assert error["kind"] == "artifact"
         assert "weights.bin" in error["message"] + error["where"]

@@ -14,7 +14,6 @@ from gguf import GGMLQuantizationType as Kind
 from gguf import GGUFReader
 
 from optc import SamplingParams, load
-from tests.end_to_end.test_main_job import optc
 from tests.importer.quantized.files import (
     Array,
     Float32,
@@ -30,6 +29,7 @@ from tests.support.checkpoints.own_reader import (
     quantized,
     same_tokens,
 )
+from tests.support.command import optc
 
 FLOATS = "int4 groups of 32 asymmetric by floats as given"
 #: What becomes of the weights of each type with `int8-fused`.
@@ -44,17 +44,14 @@ KEPT = {Kind.Q4_0: "int4 groups of 32 as given", Kind.Q4_1: FLOATS}
 SHARED = {"embedding shares the head": 1}
 
 
-#: Types whose blocks others have, too: with scales alone, or with minimums.
-LONG = (Kind.Q8_0, Kind.Q4_1)
-
-
-def kinds(*given: Kind) -> list[Any]:
-    """Types of GGUF, of which some take part in `make test-long` alone."""
-    marks = {kind: [pytest.mark.long] if kind in LONG else [] for kind in given}
+def kinds(*given: Kind, short: Kind) -> list[Any]:
+    """Types of GGUF, all of which but one take part in `make test-long` alone: the others' blocks
+    are read alike, with scales or with minimums."""
+    marks = {kind: [] if kind is short else [pytest.mark.long] for kind in given}
     return [pytest.param(kind, marks=marks[kind], id=kind.name) for kind in given]
 
 
-@pytest.mark.parametrize("kind", kinds(*GGUF))
+@pytest.mark.parametrize("kind", kinds(*GGUF, short=Kind.Q4_K))
 def test_gguf(kind: Kind, tmp_path: Path) -> None:
     file = write_llama(PYCODE, tmp_path / "pycode.gguf", of_kind(kind))
     theirs = transformers.AutoModelForCausalLM.from_pretrained(
@@ -118,7 +115,7 @@ def test_safetensors(method: str, tmp_path: Path) -> None:
     assert same_tokens(model, continuations(theirs, (PROMPTS[0], OTHER[method])))
 
 
-@pytest.mark.parametrize("kind", kinds(Kind.Q4_0, Kind.Q4_1))
+@pytest.mark.parametrize("kind", kinds(Kind.Q4_0, Kind.Q4_1, short=Kind.Q4_0))
 def test_the_command_compiles_a_gguf_file(kind: Kind, tmp_path: Path) -> None:
     """The smaller example, for TVM: weights of 4 bits, and the tokens of its own reader."""
     source = PYCODE.with_name("pycode-draft")
