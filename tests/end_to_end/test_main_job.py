@@ -19,7 +19,7 @@ import optc as package
 from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama, divergence
 from optc.proof.reference.text import cut_windows, read_documents, token_stream
 from tests.runtime.test_lean_import import run as run_lean
-from tests.support import command
+from tests.support.cost import command
 from tests.support.shared import made_once
 
 ROOT = Path(__file__).parents[2]

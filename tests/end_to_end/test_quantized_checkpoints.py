@@ -29,7 +29,7 @@ from tests.support.checkpoints.own_reader import (
     quantized,
     same_tokens,
 )
-from tests.support.command import optc
+from tests.support.cost.command import optc
 
 FLOATS = "int4 groups of 32 asymmetric by floats as given"
 #: What becomes of the weights of each type with `int8-fused`.
