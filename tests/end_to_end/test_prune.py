@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.end_to_end.test_main_job import ROOT, TEXT, optc
+from tests.end_to_end.test_main_job import ROOT, TEXT
+from tests.support.cost.command import optc
 
 MODEL = ROOT / "examples/models/pycode-draft"
 CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
