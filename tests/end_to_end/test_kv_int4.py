@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import optc
-from tests.end_to_end import test_main_job
 from tests.end_to_end.test_main_job import ROOT, TEXT
+from tests.support.cost import command
 
 MODEL = ROOT / "examples/models/pycode-draft"
 CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
@@ -21,7 +21,7 @@ PROMPTS = (
 def compiled(folder: Path) -> Path:
     text, output = folder / "text.jsonl", folder / "artifact"
     text.write_text("".join(TEXT.read_text().splitlines(keepends=True)[:6]))
-    result = test_main_job.optc(
+    result = command.optc(
         *("compile", MODEL, "--recipe", "kv-int4", "-o", output, "--eval-text", text),
         *("--calibration", CALIBRATION, "--set", "balance-keys.windows=4"),
         *("--set", "propagate-errors.windows=8"),
