@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from optc.proof.reference.text import calibration_text, read_documents
-from tests.end_to_end.test_main_job import ROOT, TEXT, optc
+from tests.end_to_end.test_main_job import ROOT, TEXT
+from tests.support.cost.command import optc
 
 MODEL = ROOT / "examples/models/pycode-draft"
 CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
