@@ -70,8 +70,9 @@ def _random(kept: dict[str, Any], args: argparse.Namespace) -> None:
     from benchmarks.models.packages import ensure_packages
 
     ensure_packages(args.workdir)
-    from benchmarks.models.architectures import EXACT, kinds, measured
+    from benchmarks.models.architectures import EXACT, kinds, measured, warm
 
+    warm()
     rows = kept.setdefault("random", {})
     for number in (0, 1):  # float32 of all before int8, which takes longer
         for one in kinds():

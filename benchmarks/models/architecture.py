@@ -46,10 +46,26 @@ class Named(torch.nn.Module):
         return tensors(self.model(x, **self.keywords))
 
 
+class Keyed(torch.nn.Module):
+    """A model over tensors by the names of its arguments, its results by name."""
+
+    def __init__(self, model: torch.nn.Module, names: tuple[str, ...], **options: Any) -> None:
+        super().__init__()
+        self.model, self.names, self.options = model, names, options
+
+    def forward(self, *inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Results of inputs in the order of the names."""
+        return tensors(self.model(**dict(zip(self.names, inputs, strict=True)), **self.options))
+
+
 def tensors(found: Any) -> dict[str, torch.Tensor]:
     """Tensors of any result by name."""
     if isinstance(found, torch.Tensor):
         return {"y": found}
     if not isinstance(found, Mapping):
         found = {f"y{index}": one for index, one in enumerate(found)}
-    return {str(key): one for key, one in found.items() if isinstance(one, torch.Tensor)}
+    flat: dict[str, torch.Tensor] = {}
+    for key, one in found.items():
+        parts = {f"{key}_{n}": part for n, part in enumerate(one)} if isinstance(one, tuple) else {}
+        flat |= {str(k): v for k, v in (parts or {key: one}).items() if isinstance(v, torch.Tensor)}
+    return flat

@@ -12,10 +12,14 @@ import numpy as np
 import torch
 
 import optc
-from benchmarks.models.architecture import Architecture
+from benchmarks.models.architecture import Architecture, Named
+from benchmarks.models.class_kinds import of_classes
 from benchmarks.models.library_kinds import of_libraries
+from benchmarks.models.plain_kinds import of_plain
+from benchmarks.models.random_weights import enliven, is_alive
 from benchmarks.models.transformers_kinds import of_transformers
 from optc.importer.tensors.program import Dynamic
+from optc.system.sources.dim import Dim
 
 #: Sizes of batches at which outputs are compared.
 BATCHES = (1, 2, 5)
@@ -24,8 +28,25 @@ EXACT = "tensors-fp32"
 
 
 def kinds() -> list[Architecture]:
-    """Every architecture."""
-    return [*of_transformers(), *of_libraries()]
+    """Every architecture, one of each library and task after the other: those that are measured
+    first are of widely differing kinds."""
+    found = [*of_plain(), *of_classes(), *of_transformers(), *of_libraries()]
+    groups: dict[tuple[str, str], int] = {}
+    turns = []
+    for one in found:
+        turn = groups.get((one.library, one.task), 0)
+        groups[one.library, one.task] = turn + 1
+        turns.append(turn)
+    return [one for _, one in sorted(zip(turns, found, strict=True), key=lambda pair: pair[0])]
+
+
+def warm() -> None:
+    """Import and make what every row needs, once for all child processes; no thread is left."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="optc-models-") as folder:
+        x = torch.randn(2, 3)
+        batch = {"x": {0: Dim("batch", 1, 8)}}
+        _compared(Named(torch.nn.Linear(3, 4)), (x,), batch, EXACT, Path(folder))
 
 
 def measured(one: Architecture, recipe: str, timeout_s: float) -> dict[str, Any]:
@@ -58,8 +79,11 @@ def _prove(one: Architecture, recipe: str, folder: Path, kept: Path) -> None:
         trying("build")
         torch.manual_seed(0)
         module, args, dynamic = one.build()
-        with torch.no_grad():
-            module(*args)  # what PyTorch does not run is no model
+        enliven(module, args)
+        with torch.no_grad():  # what PyTorch does not run is no model
+            found = [list(module(*one).values()) for one in (args, _others(args, len(args[0])))]
+        if not is_alive(*found):
+            raise ValueError("its outputs are not finite, or the same whatever its input")
         row["parameters"] = sum(one.numel() for one in module.parameters())
         trying(recipe)
         row[recipe] = _compared(module, args, dynamic, recipe, folder)
@@ -81,13 +105,15 @@ def _compared(
     with optc.load_tensors(made.path) as engine:
         for batch in BATCHES:
             torch.manual_seed(batch)
-            call = [_other(one, batch) for one in args]
+            call = _others(args, batch)
             with torch.no_grad():
                 wanted = module(*call)
             found = engine(*[one.numpy() for one in call])
             ours = [array for array in found.values() if array.dtype.kind == "f"]
             theirs = [one.numpy() for one in wanted.values() if one.is_floating_point()]
             for a, b in zip(ours, theirs, strict=True):
+                if not np.isfinite(a).all():
+                    raise ValueError("an output of the artifact is not finite")
                 scale = max(float(np.abs(b).max()), 1e-30)
                 error = max(error, float(np.abs(a - b).max()) / scale)
                 norms = float(np.linalg.norm(a.ravel()) * np.linalg.norm(b.ravel()))
@@ -97,11 +123,13 @@ def _compared(
     return {"error": error, "cosine": cosine, "passes": passes, "recipe": named}
 
 
+def _others(args: tuple[Any, ...], batch: int) -> tuple[Any, ...]:
+    return tuple(_other(one, batch) for one in args)
+
+
 def _other(example: Any, batch: int) -> Any:
     """Another input such as the example, of another batch."""
-    shape = (batch, *example.shape[1:])
     if example.is_floating_point():
-        return torch.randn(shape)
-    if int(example.max()) <= 1:
-        return torch.ones(shape, dtype=example.dtype)
-    return torch.randint(4, int(example.max()) + 1, shape)
+        return torch.randn(batch, *example.shape[1:])
+    rows = example[torch.randint(0, len(example), (batch,))]  # boxes and ids stay what they are
+    return rows[:, torch.randperm(rows.shape[1])] if rows.dim() > 1 else rows

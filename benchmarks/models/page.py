@@ -9,6 +9,7 @@ from typing import Any
 AGREES = 1e-4
 #: The recipe of float32.
 EXACT = "tensors-fp32"
+_ROUNDED = ("vision-int8", "encoder-int8", "products-int8")
 
 
 def page(kept: Mapping[str, Any]) -> str:
@@ -81,11 +82,12 @@ def _random(rows: Mapping[str, Any]) -> str:
     built = {n: r for n, r in rows.items() if not r.get("error", "").startswith("build:")}
     errors = [row[EXACT]["error"] for row in built.values() if EXACT in row]
     agree = sum(error <= AGREES for error in errors)
+    tasks = len({row["task"] for row in built.values()})
     lines = [
         "## Architectures with random weights\n",
-        "transformers' classes of six tasks, shrunk, and models of timm, torchvision, diffusers.",
-        f"{len(built)} architectures were built; {agree} agree with PyTorch in float32 to "
-        f"{AGREES:g} of the largest output,",
+        "Modules of PyTorch's own layers, transformers' classes, shrunk, and models of timm,",
+        f"torchvision and diffusers, for {tasks} tasks. {len(built)} architectures were built;",
+        f"{agree} agree with PyTorch in float32 to {AGREES:g} of the largest output,",
         "at batches of 1, 2 and 5. Their cosine in int8 is of random weights and random inputs,",
         "by the recipe that takes them. `-` was not measured.\n",
         "| architecture | task | parameters | float32: error | int8: cosine | by | reason |",
@@ -93,7 +95,7 @@ def _random(rows: Mapping[str, Any]) -> str:
     ]
     for name, row in sorted(built.items()):
         exact = row.get(EXACT, {})
-        rounded = row.get("vision-int8") or row.get("encoder-int8") or {}
+        rounded: Mapping[str, Any] = next((row[one] for one in _ROUNDED if one in row), {})
         cells = [
             name,
             row["task"],

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from benchmarks.families.tiny import VOCABULARY, shrunk
-from benchmarks.models.architecture import Architecture, Example
+from benchmarks.models.architecture import Architecture, Example, Keyed
 from optc.importer.tensors.encoder import _Pixels, _Texts
 from optc.system.sources.dim import Dim
 
@@ -24,20 +24,20 @@ TASKS = {
     "depth": ("MODEL_FOR_DEPTH_ESTIMATION_MAPPING_NAMES", "vision-int8"),
 }
 _BATCH = Dim("batch", 1, 32)
-_IMAGE = 64
+IMAGE = 64
 #: Parameters beyond which a model takes longer than the rest together.
 _MOST_PARAMETERS = 15_000_000
 #: What makes configurations of vision small.
-_SMALL: dict[str, Any] = {
-    "image_size": _IMAGE,
+SMALL: dict[str, Any] = {
+    "image_size": IMAGE,
     "hidden_size": 64,
     "num_attention_heads": 4,
     "intermediate_size": 96,
     "num_hidden_layers": 2,
     "hidden_dropout_prob": 0.0,
 }
-_WINDOWS = {
-    "image_size": _IMAGE,
+WINDOWS = {
+    "image_size": IMAGE,
     "embed_dim": 16,
     "depths": [1, 1],
     "num_heads": [2, 4],
@@ -58,17 +58,17 @@ _DETR = {
 }
 #: Sizes that hang together in ways of their own, by type.
 _OWN: dict[str, dict[str, Any]] = {
-    "clip": {"vision_config": _SMALL},
-    "metaclip_2": {"vision_config": _SMALL},
-    "siglip": {"vision_config": _SMALL},
+    "clip": {"vision_config": SMALL},
+    "metaclip_2": {"vision_config": SMALL},
+    "siglip": {"vision_config": SMALL},
     "convnext": _STAGES,
     "convnextv2": _STAGES,
     "resnet": {"hidden_sizes": [32, 64, 96, 128], "depths": [1, 1, 2, 1]},
     "regnet": {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 2, 1], "groups_width": 16},
-    "donut-swin": _WINDOWS,
-    "swin": _WINDOWS,
-    "swinv2": _WINDOWS,
-    "pvt": {"image_size": _IMAGE, "hidden_sizes": [16, 32, 64, 96], "depths": [1, 1, 1, 1]},
+    "donut-swin": WINDOWS,
+    "swin": WINDOWS,
+    "swinv2": WINDOWS,
+    "pvt": {"image_size": IMAGE, "hidden_sizes": [16, 32, 64, 96], "depths": [1, 1, 1, 1]},
     "detr": _DETR,
     "table-transformer": _DETR,
     "conditional_detr": _DETR,
@@ -77,7 +77,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "d_fine": {"num_queries": 10},
     "rf_detr": {"num_queries": 10},
     "deimv2": {"num_queries": 10},
-    "yolos": {**_SMALL, "image_size": [_IMAGE, _IMAGE]},
+    "yolos": {**SMALL, "image_size": [IMAGE, IMAGE]},
     "esm": {"vocab_size": VOCABULARY, "pad_token_id": 0},
     "funnel": {"vocab_size": VOCABULARY, "d_model": 64, "n_head": 4, "d_head": 16},
     "luke": {"entity_vocab_size": VOCABULARY, "vocab_size": VOCABULARY},
@@ -85,18 +85,6 @@ _OWN: dict[str, dict[str, Any]] = {
     "wav2vec2-bert": {"vocab_size": VOCABULARY},
     "wav2vec2-conformer": {"vocab_size": VOCABULARY},
 }
-
-
-class _Sound(torch.nn.Module):
-    """A model of transformers over sound."""
-
-    def __init__(self, model: torch.nn.Module, name: str) -> None:
-        super().__init__()
-        self.model, self.name = model, name
-
-    def forward(self, sound: torch.Tensor) -> dict[str, torch.Tensor]:
-        found = self.model(**{self.name: sound})
-        return {key: one for key, one in found.items() if isinstance(one, torch.Tensor)}
 
 
 def of_transformers() -> Iterator[Architecture]:
@@ -125,7 +113,7 @@ def _made(kind: str, name: str) -> Example:
         model = kind_class(config)
     main = model.main_input_name
     if main == "pixel_values":
-        size = getattr(config, "image_size", None) or _IMAGE
+        size = getattr(config, "image_size", None) or IMAGE
         height, width = size if isinstance(size, list | tuple) else (size, size)
         channels = getattr(config, "num_channels", 3)
         x = torch.randn(2, channels, int(height), int(width))
@@ -136,13 +124,13 @@ def _made(kind: str, name: str) -> Example:
         return _Texts(model).eval(), (ids, torch.ones_like(ids)), dynamic
     if main in ("input_values", "input_features"):
         x = torch.randn(2, 4000) if main == "input_values" else torch.randn(2, 64, _mels(config))
-        return _Sound(model, main).eval(), (x,), {"sound": {0: _BATCH}}
+        return Keyed(model, (main,)).eval(), (x,), {"inputs": {0: _BATCH}}
     raise ValueError(f"its input is {main}")
 
 
 def _config(config_class: Any, kind: str) -> Any:
     stated = config_class().to_dict()
-    plain = {k: v for k, v in _SMALL.items() if isinstance(stated.get(k), type(v))}
+    plain = {k: v for k, v in SMALL.items() if isinstance(stated.get(k), type(v))}
     if "vision_config" in _OWN.get(kind, {}):
         plain = {}
     return shrunk(config_class, plain | _OWN.get(kind, {}))

@@ -22,9 +22,10 @@ from optc.compiling.tensors.calibration import split_samples
 from optc.compiling.tensors.judge import judge_tensors
 from optc.compiling.tensors.samples import Tensors, read_samples
 from optc.compiling.tensors.sentences import samples_for
+from optc.compiling.tensors.size import folder_bytes, larger_than_source, model_bytes
 from optc.compiling.tensors.stages import Stages
 from optc.errors import UnsupportedError
-from optc.ir.pipeline.phase import Effect
+from optc.ir.pipeline.phase import Effect, Phase
 from optc.proof.reference.tensor_samples import give_samples
 from optc.runtime.tensors.classifier import IMAGES_FILE
 from optc.runtime.tensors.texts import TEXTS_FILE
@@ -115,9 +116,20 @@ class TensorsAttempt:
         if found.scores is not None:
             path = self.writer.subfolder("texts").parent / TEXTS_FILE
             path.write_bytes(msgspec.json.encode(found.scores))
+        self.warnings += self._sizes()
         identity = Identity.of_tensors(found)
         made = (self.runs, self.built, self._judgement, self.warnings)
         return self.stages.commit(identity, tokenizer, *made, **more)
+
+    def _sizes(self) -> list[str]:
+        """One warning where rounding made an engine larger than what it was made of."""
+        rounds = any(one.phase is Phase.ROUNDING for one in self.stages.recipe.pipeline.passes)
+        if not rounds or self._original is None or not self.built:
+            return []
+        folders = [self.writer.folder / one.entry.folder for one in self.built]
+        least = min(folder_bytes(one) for one in folders)
+        told = larger_than_source(least, model_bytes(self._original))
+        return [told] if told else []
 
     def _judged_by(self) -> Sequence[Tensors]:
         """The samples that judge; those that calibrate are given to the model."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
-import warnings
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,14 +19,11 @@ from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors, Tensors, digest_of
 from optc.importer.tensors.interface import describe
 from optc.importer.tensors.signature import signature_hint
+from optc.importer.tensors.translation import first_line, quiet, translated
 from optc.ir.exact_folding import fold_exactly
 from optc.system.foreign.file import open_file
 from optc.system.sources.dim import MOST, Dim
 
-OPSET = 23
-#: Colours of a terminal, which PyTorch's messages have.
-_COLOUR = re.compile("\x1b\\[[0-9;]*m")
-_LOGGERS = ("torch.onnx", "torch.export", "torch._export", "onnxscript", "torch.fx")
 #: The words before PyTorch's own bounds, each as ``batch = Dim('batch', min=2, max=63)``.
 _SUGGESTED = "Suggested fixes:"
 _SUGGESTION = re.compile(r"(\w+) = Dim\('\w+'(?:, ((?:min|max)=\d+(?:, (?:min|max)=\d+)?))?\)")
@@ -60,14 +55,14 @@ def import_module(
             "there is no example of the module's inputs", where=name, hint=signature_hint(module)
         )
     try:
-        with _quiet(), torch.no_grad(), _evaluated(module):
+        with quiet(), torch.no_grad(), _evaluated(module):
             shapes = _dynamic_shapes(module, args, kwargs, dynamic)
             program = torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False
             )
     except Exception as error:  # what a module's own code or the export raises
         raise UnsupportedError(
-            f"PyTorch cannot export the module: {_first_line(error)}",
+            f"PyTorch cannot export the module: {first_line(error)}",
             where=name,
             hint=_suggested(error) or signature_hint(module),
         ) from error
@@ -91,7 +86,7 @@ def read_program(path: Path) -> ExportedProgram:
         raise InputError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
     except Exception as error:  # torch and zipfile raise what they like at broken files
         raise InputError(
-            f"is no exported program: {_first_line(error)}",
+            f"is no exported program: {first_line(error)}",
             where=str(path),
             hint="write it with torch.export.save",
         ) from error
@@ -113,18 +108,7 @@ def import_program(
         UnsupportedError: An operator of it has no translation.
     """
     example = example or program.example_inputs
-    try:
-        with _quiet():
-            exported = torch.onnx.export(
-                program, dynamo=True, opset_version=OPSET, verbose=False, optimize=False
-            )
-    except Exception as error:  # the exporter raises what its translations raise
-        raise UnsupportedError(
-            f"PyTorch cannot translate the program to ONNX: {_first_line(error)}", where=name
-        ) from error
-    if exported is None:
-        raise UnsupportedError("PyTorch translated the program to nothing", where=name)
-    model = exported.model
+    model = translated(program, name)
     fold_exactly(model)
     dims = _name_dims(model, program, dynamic or {})
     _name_outputs(model, program)
@@ -248,12 +232,6 @@ def _refuse_pickles(path: Path) -> None:
                 )
 
 
-def _first_line(error: BaseException) -> str:
-    plain = _COLOUR.sub("", str(error))
-    lines = [line for line in plain.splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
-
-
 @contextmanager
 def _evaluated(module: torch.nn.Module) -> Iterator[None]:
     """Evaluate a module, and leave each of its modules in the mode that it had: a wrapper that was
@@ -273,18 +251,3 @@ def _suggested(error: BaseException) -> str:
     found = _SUGGESTION.findall(str(error).partition(_SUGGESTED)[2])
     bounds = [f"{name} of {bounds.replace('=', ' ')}" for name, bounds in found if bounds]
     return f"dimensions that the module takes: {'; '.join(bounds)}" if bounds else ""
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the notes of PyTorch's exporters, which are about their own code."""
-    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            for name in _LOGGERS:
-                logging.getLogger(name).setLevel(logging.ERROR)
-            yield
-        finally:
-            for name, level in levels.items():
-                logging.getLogger(name).setLevel(level)

@@ -22,7 +22,8 @@ def test_rows_become_tables() -> None:
     text = page({"real": real, "random": random, "nodes": nodes})
     assert "| a net | 1e-07 | 31.2 | 0.9996 | - | 30% | sqnr_db=20 |" in text
     assert "| another | odd | - | - | - | - | g; b |" in text
-    assert "1 architectures were built; 1 agree with PyTorch in float32 to 0.0001" in text
+    assert "for 1 tasks. 1 architectures were built;" in text
+    assert "1 agree with PyTorch in float32 to 0.0001 of the largest output" in text
     assert "| A | t | 1,234 | 1.0e-06 | - | - |  |" in text
     assert "| B | build: ValueError: x / y |" in text
     assert "1,571 as they are" in text

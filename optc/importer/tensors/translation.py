@@ -1,0 +1,132 @@
+"""Exported programs become ONNX graphs: PyTorch's own translation, and what it needs."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from optc.errors import UnsupportedError
+
+OPSET = 23
+_ATEN = torch.ops.aten
+#: Colours of a terminal, which PyTorch's messages have.
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+#: Words of the exporter's errors before what failed, and before the node where it did.
+_SUMMARY, _EXECUTING = "## Exception summary", "While executing"
+_MOST_LETTERS = 300
+_LOGGERS = ("torch.onnx", "torch.export", "torch._export", "onnxscript", "torch.fx")
+
+
+def translated(program: ExportedProgram, name: str) -> ir.Model:
+    """The graph of a program. Where PyTorch does not translate it, it is rewritten in place with
+    operators of the same meaning, and translated again.
+
+    Raises:
+        UnsupportedError: An operator of it has no translation.
+    """
+    try:
+        exported = _exported(program)
+    except Exception as error:  # the exporter raises what its translations raise
+        exported = _exported_again(program)
+        if exported is None:
+            raise UnsupportedError(
+                f"PyTorch cannot translate the program to ONNX: {_reason(error)}", where=name
+            ) from error
+    if exported is None:
+        raise UnsupportedError("PyTorch translated the program to nothing", where=name)
+    model: ir.Model = exported.model
+    return model
+
+
+def _exported(program: ExportedProgram) -> Any:
+    # Attention chooses its order of memory by whether something learns: here as in the export.
+    with quiet(), torch.no_grad():
+        return torch.onnx.export(
+            program, dynamo=True, opset_version=OPSET, verbose=False, optimize=False
+        )
+
+
+def _exported_again(program: ExportedProgram) -> Any:
+    if not respell(program):
+        return None
+    try:
+        return _exported(program)
+    except Exception:  # noqa: BLE001 - the first error is about what the user wrote
+        return None
+
+
+def respell(program: ExportedProgram) -> bool:
+    """Write ``number - x`` as ``-x + number``, which has the same bits, in place.
+
+    Where x has integers and the number is none (the mask of a text, as old models write it), the
+    exporter promotes types to a difference that does not exist.
+
+    Returns:
+        Whether there was such an operator.
+    """
+    found = [node for node in program.graph.nodes if _is_difference(node)]
+    for node in found:
+        _negate(node)
+    if found:
+        program.graph_module.recompile()
+    return bool(found)
+
+
+def _is_difference(node: Node) -> bool:
+    """True for a number less a tensor whose type has a negative of each value."""
+    if node.target is not _ATEN.rsub.Scalar or len(node.args) != 2 or node.kwargs:
+        return False
+    x = node.args[0]
+    kind = x.meta["val"].dtype if isinstance(x, Node) else torch.uint8
+    return bool(kind.is_floating_point or kind.is_signed)
+
+
+def _negate(node: Node) -> None:
+    x, number = node.args
+    with node.graph.inserting_before(node):
+        less = node.graph.call_function(_ATEN.neg.default, (x,))
+    less.meta = {**node.meta, "val": -x.meta["val"]} if isinstance(x, Node) else {}
+    node.target, node.args = _ATEN.add.Scalar, (less, number)
+
+
+def first_line(error: BaseException) -> str:
+    """The kind of an error, and the first line that says something."""
+    plain = _COLOUR.sub("", str(error))
+    lines = [line for line in plain.splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:_MOST_LETTERS] if lines else ''}"
+
+
+def _reason(error: BaseException) -> str:
+    """The exporter's own summary of what failed, with the node, without its advice."""
+    plain = _COLOUR.sub("", str(error))
+    _, found, summary = plain.partition(_SUMMARY)
+    if not found:
+        return first_line(error)
+    told, _, rest = summary.partition(_EXECUTING)
+    node = rest.partition("\n")[0].strip()
+    place = f"{told} at {node}" if node else told
+    return " ".join(place.split())[:_MOST_LETTERS]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the notes of PyTorch's exporters, which are about their own code."""
+    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for name in _LOGGERS:
+                logging.getLogger(name).setLevel(logging.ERROR)
+            yield
+        finally:
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)
