@@ -103,7 +103,7 @@ def _random(rows: Mapping[str, Any]) -> str:
             _number(exact.get("error"), ".1e"),
             _number(rounded.get("cosine"), ".4f"),
             rounded.get("recipe", "-"),
-            _safe(row.get("error", "")),
+            _safe(row.get("error") or _apart(exact.get("error"))),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     left = {name: row["error"] for name, row in rows.items() if name not in built}
@@ -111,6 +111,10 @@ def _random(rows: Mapping[str, Any]) -> str:
         lines += ["\nNot built, which says nothing of optc:\n", "| class | reason |", "|---|---|"]
         lines += [f"| {name} | {_safe(why)} |" for name, why in sorted(left.items())]
     return "\n".join([*lines, ""])
+
+
+def _apart(error: float | None) -> str:
+    return "" if error is None or error <= AGREES else f"float32 is more than {AGREES:g} apart"
 
 
 def _number(value: float | None, form: str) -> str:
