@@ -53,7 +53,7 @@ class KernelObjects:
         return "kernel_" + _DIGEST(f"{self._setting} {key}".encode()).hexdigest()[:32]
 
     def function(self, key: str, operands: int, make: Callable[[], tirx.PrimFunc]) -> tirx.PrimFunc:
-        """What stands for the kernel of ``key`` in the module that calls it with so many operands:
+        """The function for the kernel of ``key`` in the module that calls it with so many operands:
         the one of ``make``, or one without a body where its object is kept, since to write a kernel
         takes longer than to read it. `object` then does not look at it."""
         kept = read_whole(self._path(key))
