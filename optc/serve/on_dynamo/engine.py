@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from dynamo.common.backend import EngineConfig, LLMEngine, LlmRegistration, WorkerConfig
@@ -23,6 +22,7 @@ from optc.serve.metrics import kv_use
 from optc.serve.on_dynamo.chunks import chunks_of
 from optc.serve.on_dynamo.model_folder import write_model_folder
 from optc.serve.on_dynamo.request import read_request
+from optc.system.scratch import Scratch
 
 #: Seconds between two reports of how full the cache is.
 _REPORT_S = 0.5
@@ -55,7 +55,7 @@ class DynamoEngine(LLMEngine):
     def __init__(self, served: Served) -> None:
         self._served = served
         self._engine: Engine | None = None
-        self._folder = TemporaryDirectory(prefix="optc-dynamo-")
+        self._folder = Scratch("dynamo")
         self._pace = Pace()
         self._running: dict[str, Handle] = {}
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -72,7 +72,7 @@ def test_a_step_allocates_the_same_bytes_whatever_its_shape(program: Program) ->
 
 def allocations(program: Program) -> list[str]:
     """Sizes of what the functions of a program allocate, as TVM prints them."""
-    module = emit(program, make_device_function)
+    module = emit(program, lambda call: make_device_function(call.kernel, call.config))
     with tvm_target(parse_target(program.target)):
         schedule = dlight.ApplyDefaultSchedule(dlight.gpu.Fallback())
         planned = relax_pipeline(program, schedule)(module)
