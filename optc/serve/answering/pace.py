@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from optc.system.hardware.target import usable_threads
@@ -13,10 +12,9 @@ from optc.system.hardware.target import usable_threads
 _OF_MACHINE, _OF_CORE = 0.05, 0.5
 #: Seconds that a token waits for others, at most: less than a screen shows.
 _MOST_S = 0.02
-#: Seconds of a core that a chunk takes, until it is known.
-_COST_S = 30e-6
-#: Pauses that the estimate of this cost is a mean of, about.
-_LEARNT = 16
+#: Seconds of a core that a chunk takes (`benchmarks.serving.http_cost`, Zen 4). What a server
+#: measured of itself would depend on the pauses that follow from it: what has paused costs more.
+_COST_S = 24e-6
 #: Tokens that come so many times slower than a stream may send need not wait.
 _SLOW = 2.0
 
@@ -25,26 +23,17 @@ class Pace:
     """The pause between two chunks of a stream.
 
     Each step of the engine is a chunk of each stream as long as writing all of them takes a small
-    share of the machine. Where a small model takes hundreds of steps a second for many streams, it
-    is what the event loop computes that bounds how often they send: the tokens of a pause are one
-    chunk then. Streams pause together, so that one timer is for all.
+    share of the machine. Where a small model takes hundreds of steps a second for many streams, the
+    tokens of a pause are one chunk. Streams pause together, so that one timer is for all.
 
     Args:
         fixed_s: The pause, whatever it costs; None lets the cost decide.
         cores: Of the machine; None are those that this process may use.
-        clock: Seconds that this thread has computed.
     """
 
-    def __init__(
-        self,
-        fixed_s: float | None = None,
-        cores: int | None = None,
-        clock: Callable[[], float] = time.thread_time,
-    ) -> None:
+    def __init__(self, fixed_s: float | None = None, cores: int | None = None) -> None:
         self._fixed_s = fixed_s
         self._share = min(_OF_CORE, _OF_MACHINE * (cores or usable_threads()))
-        self._clock = clock
-        self._cost_s = _COST_S
         self._streams = 0
         self._resting: list[asyncio.Future[None]] = []
 
@@ -53,7 +42,7 @@ class Pace:
         """Seconds between two chunks of a stream, at least."""
         if self._fixed_s is not None:
             return self._fixed_s
-        return min(_MOST_S, self._streams * self._cost_s / self._share)
+        return min(_MOST_S, self._streams * _COST_S / self._share)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
@@ -81,16 +70,8 @@ class Pace:
         await waiting
 
     def _go_on(self) -> None:
-        """Let all streams that rest send, and learn what a chunk costs."""
+        """Let all streams that rest send."""
         resting, self._resting = self._resting, []
         for one in resting:
             if not one.done():
                 one.set_result(None)
-        soon, begun_s = asyncio.get_running_loop().call_soon, self._clock()
-        # Behind the streams in the loop, and then behind the writing of what they sent.
-        soon(soon, self._learn, len(resting), begun_s)
-
-    def _learn(self, chunks: int, begun_s: float) -> None:
-        # Meanwhile the loop may have read requests, too, which is no cost of chunks.
-        cost_s = min((self._clock() - begun_s) / chunks, 2 * self._cost_s)
-        self._cost_s += (cost_s - self._cost_s) / _LEARNT

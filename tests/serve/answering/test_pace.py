@@ -14,10 +14,10 @@ from optc.serve.answering.pace import Pace
     ("streams", "cores", "pause_s"),
     [
         (0, 2, 0.0),
-        (1, 2, 0.0003),
-        (16, 2, 0.0048),
-        (16, 8, 0.0012),
-        (16, 64, 0.00096),
+        (1, 2, 0.00024),
+        (16, 2, 0.00384),
+        (16, 8, 0.00096),
+        (16, 64, 0.000768),
         (200, 2, 0.02),
     ],
 )
@@ -63,33 +63,17 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-def test_streams_rest_together_and_their_cost_is_learnt() -> None:
+def test_streams_rest_together() -> None:
     async def main() -> None:
-        now_s = [0.0]
-        pace, timers = Pace(cores=2, clock=lambda: now_s[0]), Timers(asyncio.get_running_loop())
-
-        async def send() -> None:
-            await pace.rest(0.0)
-            now_s[0] += 100e-6
-
+        pace, timers = Pace(cores=2), Timers(asyncio.get_running_loop())
         with pace.stream(), pace.stream():
-            expected = pace.pause_s
-            both = [asyncio.create_task(send()) for _ in range(2)]
+            both = [asyncio.create_task(pace.rest(0.0)) for _ in range(2)]
             await turns()
-            assert [seconds for seconds, _ in timers.due] == [expected]
+            assert [seconds for seconds, _ in timers.due] == [pace.pause_s]
             assert not any(one.done() for one in both)
             timers.fire()
             await turns()
             assert all(one.done() for one in both)
-            assert pace.pause_s > expected  # a chunk takes longer than was thought
-            now_s[0] += 3600.0  # of something else
-            assert pace.pause_s < 2 * expected
-            for _ in range(200):
-                both = [asyncio.create_task(send()) for _ in range(2)]
-                await turns()
-                timers.fire()
-                await turns()
-            assert pace.pause_s == pytest.approx(2 * 100e-6 / 0.1, rel=1e-3)
 
     asyncio.run(main())
 
