@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from optc import registry
+from optc.artifact.tasks.task import ENCODER
 from optc.backend import Backend, TensorsBuilder
 from optc.compiling.building.built_engine import BuiltEngine, engine_of
-from optc.compiling.parts.own import ENCODER, dumps_of, own_part, unavailable
+from optc.compiling.parts.own import dumps_of, own_part, unavailable
 from optc.compiling.resolving.engines import EngineTarget
 from optc.compiling.tensors.stages import Stages
 from optc.errors import UnsupportedError

@@ -15,8 +15,8 @@ from optc.ir.pipeline.instruments import dump_to
 if TYPE_CHECKING:
     from optc.ir.pipeline.instruments import Instrument
 
-#: Keys of the parts.
-ENCODER, DECODER = "encoder", "decoder"
+#: Key of the part for a decoder's steps; that of the encoder is its role.
+DECODER = "decoder"
 
 
 def own_part(stages: Stages, key: str) -> PartRecipe | None:

@@ -65,7 +65,7 @@ def _exported_again(program: ExportedProgram) -> Any:
 
 
 def respell(program: ExportedProgram) -> bool:
-    """Write ``number - x`` as ``-x + number``, which has the same bits, in place.
+    """Convert x to the result's type before ``number - x``, as PyTorch does it, in place.
 
     Where x has integers and the number is none (the mask of a text, as old models write it), the
     exporter promotes types to a difference that does not exist.
@@ -73,29 +73,27 @@ def respell(program: ExportedProgram) -> bool:
     Returns:
         Whether there was such an operator.
     """
-    found = [node for node in program.graph.nodes if _is_difference(node)]
+    found = [node for node in program.graph.nodes if _is_promoted(node)]
     for node in found:
-        _negate(node)
+        _convert(node)
     if found:
         program.graph_module.recompile()
     return bool(found)
 
 
-def _is_difference(node: Node) -> bool:
-    """True for a number less a tensor whose type has a negative of each value."""
-    if node.target is not _ATEN.rsub.Scalar or len(node.args) != 2 or node.kwargs:
-        return False
-    x = node.args[0]
-    kind = x.meta["val"].dtype if isinstance(x, Node) else torch.uint8
-    return bool(kind.is_floating_point or kind.is_signed)
+def _is_promoted(node: Node) -> bool:
+    """True for a number less a tensor of another type than the difference has."""
+    x = node.args[0] if node.target is _ATEN.rsub.Scalar else None
+    return isinstance(x, Node) and x.meta["val"].dtype != node.meta["val"].dtype
 
 
-def _negate(node: Node) -> None:
-    x, number = node.args
+def _convert(node: Node) -> None:
+    x, kind = node.args[0], node.meta["val"].dtype
+    assert isinstance(x, Node)
     with node.graph.inserting_before(node):
-        less = node.graph.call_function(_ATEN.neg.default, (x,))
-    less.meta = {**node.meta, "val": -x.meta["val"]} if isinstance(x, Node) else {}
-    node.target, node.args = _ATEN.add.Scalar, (less, number)
+        wide = node.graph.call_function(_ATEN._to_copy.default, (x,), {"dtype": kind})
+    wide.meta = {**node.meta, "val": x.meta["val"].to(kind)}
+    node.args = (wide, *node.args[1:])
 
 
 def first_line(error: BaseException) -> str:

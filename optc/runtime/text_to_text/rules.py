@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from optc.runtime.requests.encoded_request import Ruled
 from optc.runtime.text_to_text.conventions import TextConventions
@@ -89,6 +90,8 @@ class Rules:
         run = self.known.no_repeat
         if not 0 < run <= len(read):
             return []
-        latest = list(read[len(read) - run + 1 :])
-        starts = range(len(read) - run + 1)
-        return [read[at + run - 1] for at in starts if list(read[at : at + run - 1]) == latest]
+        tokens = np.asarray(read)
+        before = sliding_window_view(tokens, run)
+        again = (before[:, :-1] == tokens[len(tokens) - run + 1 :]).all(axis=1)
+        repeated: list[int] = before[again, -1].tolist()
+        return repeated

@@ -16,10 +16,14 @@ BATCH = Dim("batch", 1, 16)
 
 
 class Masked(torch.nn.Module):
-    """A mask of integers that is turned by a number with a fraction, as XLNet does it."""
+    """A mask of integers that is turned by a number, as XLNet does it with a fraction."""
+
+    def __init__(self, number: float = 1.0, alpha: int | None = None) -> None:
+        super().__init__()
+        self.number, self.more = number, {} if alpha is None else {"alpha": alpha}
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        return x * (1.0 - mask)
+        return x * torch.rsub(mask, self.number, **self.more)
 
 
 class Biased(torch.nn.Module):
@@ -36,22 +40,36 @@ class Biased(torch.nn.Module):
         return y.transpose(1, 2).reshape(x.shape[0], 5, 8).contiguous()
 
 
-def test_a_number_less_integers_becomes_a_sum() -> None:
-    x, mask = torch.randn(3, 4), torch.randint(0, 2, (3, 4))
+@pytest.mark.parametrize(
+    ("number", "alpha", "kind"),
+    [
+        (1.0, None, torch.int64),
+        (1.5, None, torch.int32),
+        (2.5, 2, torch.int64),
+        (1.5, None, torch.uint8),
+        (-0.5, 3, torch.int8),
+        (2, None, torch.int64),
+        (1.5, None, torch.float32),
+    ],
+)
+def test_a_number_less_a_tensor_of_any_type(
+    number: float, alpha: int | None, kind: torch.dtype
+) -> None:
+    module = Masked(number, alpha)
+    x, mask = torch.randn(3, 4), torch.randint(0, 2, (3, 4)).to(kind)
     rows = {"x": {0: BATCH}, "mask": {0: BATCH}}
-    found = import_module(Masked(), "m", (x, mask), {}, rows)
-    other, turned = torch.randn(5, 4), torch.randint(0, 2, (5, 4))
+    found = import_module(module, "m", (x, mask), {}, rows)
+    other, turned = torch.randn(5, 4), torch.randint(0, 2, (5, 4)).to(kind)
     ours = run(found.model, {"x": other.numpy(), "mask": turned.numpy()})
-    assert (ours[0] == Masked()(other, turned).numpy()).all()
+    assert (ours[0] == module(other, turned).numpy()).all()
 
 
-def test_only_types_with_negatives_are_respelled() -> None:
+def test_only_tensors_of_another_type_are_converted() -> None:
     x = torch.randn(3, 4)
-    signed = torch.export.export(Masked(), (x, torch.ones(3, 4, dtype=torch.int32)))
-    assert respell(signed)
-    assert not respell(signed)
-    bytes_ = torch.export.export(Masked(), (x, torch.ones(3, 4, dtype=torch.uint8)))
-    assert not respell(bytes_)
+    promoted = torch.export.export(Masked(), (x, torch.ones(3, 4, dtype=torch.int32)))
+    assert respell(promoted)
+    assert not respell(promoted)
+    assert not respell(torch.export.export(Masked(), (x, torch.ones(3, 4))))
 
 
 def test_attention_with_a_learned_bias_keeps_its_order_of_memory() -> None:

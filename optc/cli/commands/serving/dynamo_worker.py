@@ -102,10 +102,8 @@ def command(artifact: Path, model_name: str | None, adapter: tuple[str, ...], **
         tool_call_parser=o["tool_call_parser"],
         reasoning_parser=o["reasoning_parser"],
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(
-            number, signal.SIG_DFL
-        )  # Dynamo's worker has handlers of its own below Python
+    for number in (signal.SIGTERM, signal.SIGINT):  # Dynamo's worker has its own below Python
+        signal.signal(number, signal.SIG_DFL)
     uvloop.run(work(engine, config))
 
 
