@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from optc.errors import RequestError
+from optc.errors import OptcError, RequestError
+from optc.runtime.engine import Engine
 from optc.runtime.handle import Handle
+from optc.runtime.requests.generation_request import GenerationRequest
 from optc.serve.answering.pace import Pace
 from optc.serve.answering.streams import cancel_all
 from optc.serve.api_errors import APIError, later
@@ -123,17 +125,10 @@ class Service:
         requests = asked.requests
         if self.receipts is not None:
             requests = tuple(map(seeded, requests))
-        begun = [asyncio.ensure_future(engine.asubmit(one)) for one in requests]
         try:
-            results = await asyncio.gather(*begun, return_exceptions=True)
-        except asyncio.CancelledError:
-            _forget(begun)
-            raise
-        handles = [one for one in results if isinstance(one, Handle)]
-        for one in results:
-            if isinstance(one, BaseException):
-                cancel_all(handles)
-                raise _about_tools(one) if asked.has_grammar else one
+            handles = await _submitted(engine, requests)
+        except OptcError as error:
+            raise _about_tools(error) if asked.has_grammar else error
         for handle in handles:
             self.objectives.watch(engine, handle)
             if self.tracing is not None:
@@ -161,6 +156,28 @@ class Service:
                 _LOG.warning("requests have a field %r, which is ignored", short)
 
 
+async def _submitted(engine: Engine, requests: Sequence[GenerationRequest]) -> list[Handle]:
+    """All requests handed in, or none.
+
+    Raises:
+        OptcError: One is wrong.
+    """
+    if len(requests) == 1:  # most do: it needs no task of its own
+        return [await engine.asubmit(requests[0])]
+    begun = [asyncio.ensure_future(engine.asubmit(one)) for one in requests]
+    try:
+        results = await asyncio.gather(*begun, return_exceptions=True)
+    except asyncio.CancelledError:
+        _forget(begun)
+        raise
+    handles = [one for one in results if isinstance(one, Handle)]
+    for one in results:
+        if isinstance(one, BaseException):
+            cancel_all(handles)
+            raise one
+    return handles
+
+
 def _forget(begun: Sequence[asyncio.Future[Handle]]) -> None:
     """Cancel what was handed in meanwhile; what was not, its task cancels itself."""
     cancel_all(
@@ -172,7 +189,7 @@ def _forget(begun: Sequence[asyncio.Future[Handle]]) -> None:
     )
 
 
-def _about_tools(error: BaseException) -> BaseException:
+def _about_tools(error: OptcError) -> Exception:
     """An error about the grammar that was made of the tools, which the client knows nothing of."""
     if isinstance(error, RequestError) and error.where.startswith("grammar"):
         return APIError(400, f"no grammar of these tools: {error.message}", "tools")

@@ -221,6 +221,11 @@ class Core:
         """A copy of the counters, with the present queues and free blocks. Any thread may ask."""
         return snapshot(self._metrics, self.scheduler, self._spill)
 
+    @property
+    def steps(self) -> int:
+        """Calls of the executable so far."""
+        return self._metrics.steps
+
     def requests(self) -> Iterator[Request]:
         """All requests that have not finished, oldest first."""
         return self.scheduler.requests()

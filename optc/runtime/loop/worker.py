@@ -200,15 +200,16 @@ class Worker:
         return self._core.metrics() if self._core else EngineMetrics()
 
     def health(self) -> EngineHealth:
-        """Its state of now. Waits for nothing: a step that hangs does not hold it up."""
-        metrics, began, ended = self.metrics(), self._step_began_s, self._ended
+        """Its state of now. Waits for nothing: a step that hangs does not hold it up. Copies no
+        histograms, as a server asks before each request."""
+        core, began, ended = self._core, self._step_began_s, self._ended
         return EngineHealth(
             self.state,
             f"{type(ended).__name__}: {ended}" if self.state == "failed" else "",
-            metrics.running,
-            metrics.waiting,
+            core.scheduler.num_running if core else 0,
+            core.scheduler.num_waiting if core else 0,
             self._places.free,
-            metrics.steps,
+            core.steps if core else 0,
             0.0 if began is None else time.perf_counter() - began,
             self._asleep,
         )

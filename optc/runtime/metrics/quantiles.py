@@ -39,7 +39,12 @@ class Quantiles:
 
     def add(self, value: float) -> None:
         """Add a value, at least 0."""
-        self.extend((value,))
+        self.count += 1
+        self.total += value
+        if value < SMALLEST:
+            self.zeros += 1
+        else:
+            self._count({math.ceil(math.log(min(value, LARGEST)) / self._base): 1})
 
     def extend(self, values: Sequence[float]) -> None:
         """Add several values at once."""

@@ -38,7 +38,7 @@ async def chunks(
         pace: How often each text sends.
         published: Called when there is something to be shown to a user.
     """
-    shown = False
+    shown, last = False, b""
     envelope, each = writer.envelope, asked.usage == "each"
     read = sum(len(handle.prompt_token_ids) for handle in handles)
     written = 0
@@ -54,21 +54,24 @@ async def chunks(
                 written += sum(len(delta.token_ids) for delta in come)
                 found = [writer.delta(place * asked.n + delta.index, delta) for delta in come]
                 if added := _events(envelope, found, counted(read, written) if each else None):
-                    yield added
+                    if all(handle.done for handle in handles):
+                        last += added  # nothing is waited for any more: it goes out with the end
+                    else:
+                        yield added
                     if not shown and any(map(_shows, found)):
                         shown = True
                         published(asked.model.engine)
         outputs = [check_output(await handle) for handle in handles]
         if asked.usage != "none":
-            yield envelope.chunk([], usage_of(asked, outputs))
+            last += envelope.chunk([], usage_of(asked, outputs))
     except (OptcError, APIError) as error:
         told = of_error(error) if isinstance(error, OptcError) else error
         facts["error"] = told.status
-        yield event(told.to_bytes())
+        last += event(told.to_bytes())
     finally:
         facts["completion_tokens"] = written
         cancel_all(handles)
-    yield DONE
+    yield last + DONE
 
 
 def check_output(output: RequestOutput) -> RequestOutput:

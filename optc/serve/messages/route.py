@@ -30,7 +30,7 @@ async def messages(request: Request) -> Response:
         read = lambda body: ask_message(body, service.models, asker, limits)  # noqa: E731
         asked = await read_body(request, limits.body_bytes, read)
         facts |= {"model": asked.model.name, "stream": asked.stream}
-        (handle,) = await unless_left(request.receive, service.begin(asked, asker.request_id))
+        (handle,) = await service.begin(asked, asker.request_id)
     facts["prompt_tokens"] = len(handle.prompt_token_ids)
     writer = MessageWriter(asked, handle.prompt_token_ids)
     if asked.stream:

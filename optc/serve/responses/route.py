@@ -33,8 +33,7 @@ async def responses(request: Request) -> Response:
         read = lambda body: ask_response(body, service.models, asker, limits, kept)  # noqa: E731
         asked = await read_body(request, limits.body_bytes, read)
         facts |= {"model": asked.asked.model.name, "stream": asked.asked.stream}
-        begun = service.begin(asked.asked, asker.request_id)
-        (handle,) = await unless_left(request.receive, begun)
+        (handle,) = await service.begin(asked.asked, asker.request_id)
     facts["prompt_tokens"] = len(handle.prompt_token_ids)
     writer = ResponseWriter(asked, handle.prompt_token_ids)
     if asked.asked.stream:

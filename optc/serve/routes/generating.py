@@ -45,7 +45,7 @@ async def _answer(request: Request, form: Form) -> Response:
             if question is not None and (known := service.semantic.find(question)):
                 facts["cache"] = "semantic"
                 return JSONResponse(known, headers={CACHE: "semantic-hit"})
-        handles = await unless_left(request.receive, service.begin(asked, asker.request_id))
+        handles = await service.begin(asked, asker.request_id)
     writer = form.writer(asked, handles[0].prompt_token_ids)
     facts["prompt_tokens"] = sum(len(handle.prompt_token_ids) for handle in handles)
     if asked.stream:
