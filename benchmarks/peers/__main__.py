@@ -70,16 +70,13 @@ def arguments() -> argparse.Namespace:
 
 def text_windows(text: Path, model: Path, length: int, count: int) -> list[list[int]]:
     """Evenly spaced windows of the text, cut as the gates cut them."""
-    from optc.proof.reference.text import cut_windows, read_documents, token_stream
+    from optc.proof.reference.text import cut_windows, read_documents, token_stream, window_start
 
     config = json.loads((model / "config.json").read_text())
-    stream = token_stream(
-        read_documents(text),
-        model / "tokenizer.json",
-        config["bos_token_id"],
-        config["eos_token_id"],
-    )
-    windows: list[list[int]] = cut_windows(stream, length - 1, count).tolist()
+    tokenizer, bos = model / "tokenizer.json", config["bos_token_id"]
+    stream = token_stream(read_documents(text), tokenizer, bos, config["eos_token_id"])
+    start = window_start(tokenizer, bos)
+    windows: list[list[int]] = cut_windows(stream, length - 1, count, start).tolist()
     return windows
 
 

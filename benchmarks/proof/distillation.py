@@ -120,7 +120,7 @@ def held_out() -> torch.Tensor:
     config = json.loads((MODEL / "config.json").read_text())
     frame = config["bos_token_id"], config["eos_token_id"]
     stream = token_stream(read_documents(TEXT), MODEL / "tokenizer.json", *frame)
-    return torch.from_numpy(cut_windows(stream, WINDOW_TOKENS, WINDOWS).astype("int64"))
+    return torch.from_numpy(cut_windows(stream, WINDOW_TOKENS, WINDOWS, frame[0]).astype("int64"))
 
 
 def models_of(trial: Trial, asked: TrainingOptions) -> tuple[ir.Model, ir.Model, ir.Model]:

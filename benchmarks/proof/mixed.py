@@ -186,7 +186,7 @@ def windows_of(text: Path, windows: int) -> Int32:
     frame = json.loads((MODEL / "config.json").read_text())
     ids = frame["bos_token_id"], frame["eos_token_id"]
     stream = token_stream(read_documents(text), MODEL / "tokenizer.json", *ids)
-    return cut_windows(stream, WINDOW_TOKENS, windows)[:, :-1].copy()
+    return cut_windows(stream, WINDOW_TOKENS, windows, ids[0])[:, :-1].copy()
 
 
 def measure(known: dict[str, Any], keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

@@ -153,7 +153,7 @@ class Judge:
 
     def __init__(self, original: ir.Model, count: int) -> None:
         stream = token_stream(read_documents(TEXT), MODEL / "tokenizer.json", 0, 1)
-        windows = cut_windows(stream, 512, count)
+        windows = cut_windows(stream, 512, count, start=0)
         self._tokens, self._targets = windows[:, :-1].copy(), windows[:, 1:].ravel()
         self._original = BlockwiseReference(original, usable_threads())
 

@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     stream = token_stream(read_documents(TEXT), MODEL / "tokenizer.json", 0, 1)
-    windows = cut_windows(stream, 512, 60)[:, :-1]
+    windows = cut_windows(stream, 512, 60, start=0)[:, :-1]
     reference = NumpyLlama(MODEL, FakeQuant())
     rows = []
     for recipe, quant in YARDSTICKS.items():

@@ -32,7 +32,7 @@ def windows_of(model: Path, text: Path, count: int) -> npt.NDArray[np.int32]:
         config["bos_token_id"],
         config["eos_token_id"],
     )
-    return cut_windows(stream, WINDOW, count)
+    return cut_windows(stream, WINDOW, count, config["bos_token_id"])
 
 
 class Evaluator:

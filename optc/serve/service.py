@@ -128,7 +128,7 @@ class Service:
         try:
             handles = await _submitted(engine, requests)
         except OptcError as error:
-            raise _about_tools(error) if asked.has_grammar else error
+            raise (_about_tools(error) if asked.has_grammar else error) from error.__cause__
         for handle in handles:
             self.objectives.watch(engine, handle)
             if self.tracing is not None:

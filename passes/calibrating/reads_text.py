@@ -102,20 +102,22 @@ class ReadsText(Pass):
         Raises:
             InputError: The text, the tokenizer or the configuration cannot be used.
         """
-        from optc.proof.reference.text import cut_windows
+        from optc.proof.reference.text import cut_windows, window_start
 
         tokenizer, vocabulary = self._tokenizer, width(model.graph.outputs[0]) or 0
         if not self.text and not tokenizer.is_file():
             shape = self.windows, self.window_tokens
             return np.random.default_rng(0).integers(0, vocabulary, shape, np.int32)
-        stream = self._stream()
+        bos, eos = self._frame()
+        stream = self._stream(bos, eos)
         if stream.size and int(stream.max()) >= vocabulary:
             raise InputError(
                 f"the tokenizer gives id {int(stream.max())}, the model knows {vocabulary} ids",
                 where=str(tokenizer),
                 hint="tokenizer and model do not belong together",
             )
-        return cut_windows(stream, self.window_tokens, self.windows)[:, :-1].copy()
+        start = window_start(tokenizer, bos)
+        return cut_windows(stream, self.window_tokens, self.windows, start)[:, :-1].copy()
 
     def recall(self, model: ir.Model, tokens: Int32, *later: str) -> Recall:
         """Finds the pass's calibration again; it depends on specs of ``later`` passes, too."""
@@ -128,9 +130,14 @@ class ReadsText(Pass):
     def _tokenizer(self) -> Path:
         return Path(self.folder) / "tokenizer.json"
 
-    def _stream(self) -> Int32:
+    def _frame(self) -> tuple[int | None, int | None]:
+        """BOS and EOS of the model."""
         from optc.importer.json_file import read_object
         from optc.importer.text_model.stated import frame
+
+        return frame(read_object(Path(self.folder) / "config.json"))
+
+    def _stream(self, bos: int | None, eos: int | None) -> Int32:
         from optc.proof.conversations.load import folder_chat
         from optc.proof.conversations.read import read_texts
         from optc.proof.reference.text import calibration_text, digest_text, token_stream
@@ -138,9 +145,8 @@ class ReadsText(Pass):
         path = Path(self.text) if self.text else calibration_text()
         if self.sha256 and digest_text(path) != self.sha256:
             raise InputError("the text is not that of the recipe's sha256", where=str(path))
-        folder = Path(self.folder)
-        bos, eos = frame(read_object(folder / "config.json"))
-        return token_stream(read_texts(path), self._tokenizer, bos, eos, folder_chat(folder))
+        chat = folder_chat(Path(self.folder))
+        return token_stream(read_texts(path), self._tokenizer, bos, eos, chat)
 
 
 def some_windows(tokens: Int32, most: int) -> Int32:

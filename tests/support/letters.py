@@ -20,3 +20,15 @@ def letters_folder(folder: Path, letters: int = 9000) -> Path:
     drawn = np.random.default_rng(0).integers(0, 26, letters)
     (folder / "text.txt").write_text("".join(chr(97 + i) for i in drawn))
     return folder
+
+
+def begin_texts(folder: Path, token: str, number: int) -> None:
+    """Let the tokenizer of ``folder`` put a token before each text of its own accord."""
+    from tokenizers import Tokenizer, processors
+
+    file = str(folder / "tokenizer.json")
+    tokenizer = Tokenizer.from_file(file)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{token} $A", special_tokens=[(token, number)]
+    )
+    tokenizer.save(file)

@@ -23,6 +23,7 @@ from optc.proof.reference.text import (
     default_documents,
     read_documents,
     token_stream,
+    window_start,
 )
 
 Array = npt.NDArray[Any]
@@ -39,13 +40,9 @@ def windows_of(subject: Subject, text: Path | None, count: int) -> npt.NDArray[n
     """
     config = json.loads((subject.folder / "config.json").read_text("utf-8"))
     documents = default_documents() if text is None else read_documents(text)
-    stream = token_stream(
-        documents,
-        subject.folder / "tokenizer.json",
-        config.get("bos_token_id"),
-        config.get("eos_token_id"),
-    )
-    return cut_windows(stream, WINDOW_TOKENS, count)
+    tokenizer, bos = subject.folder / "tokenizer.json", config.get("bos_token_id")
+    stream = token_stream(documents, tokenizer, bos, config.get("eos_token_id"))
+    return cut_windows(stream, WINDOW_TOKENS, count, window_start(tokenizer, bos))
 
 
 class Evaluator:

@@ -89,7 +89,12 @@ def _choose(
     from optc.compiling.drafts.choose_layers import TOKENS, WINDOWS, choose_layers
     from optc.proof.conversations.load import artifact_chat
     from optc.proof.conversations.read import read_texts
-    from optc.proof.reference.text import cut_windows, default_documents, token_stream
+    from optc.proof.reference.text import (
+        cut_windows,
+        default_documents,
+        token_stream,
+        window_start,
+    )
 
     if tokenizer is None:
         raise InputError(
@@ -98,13 +103,14 @@ def _choose(
             hint="give the number of layers",
         )
     text = options.asked.eval_text
+    tokenizer_file, bos = writer.folder / tokenizer.files[0], tokenizer.bos_token_id
     stream = token_stream(
         default_documents() if text is None else read_texts(text),
-        writer.folder / tokenizer.files[0],
-        tokenizer.bos_token_id,
+        tokenizer_file,
+        bos,
         next(iter(tokenizer.eos_token_ids), None),
         artifact_chat(writer.folder, tokenizer),
     )
     size = min(TOKENS, target.entry.spec.max_context)
-    windows = cut_windows(stream, size, WINDOWS)[:, :-1]
+    windows = cut_windows(stream, size, WINDOWS, window_start(tokenizer_file, bos))[:, :-1]
     return choose_layers(lowered.reference, windows, usable_threads())

@@ -62,6 +62,7 @@ def judge_domain(
         calibration_text,
         default_documents,
         token_stream,
+        window_start,
         windows_for,
     )
     from optc.proof.reference.text_fit import text_fit
@@ -74,15 +75,18 @@ def judge_domain(
     )
     chat = artifact_chat(folder, tokenizer)
     bos, eos = tokenizer.bos_token_id, next(iter(tokenizer.eos_token_ids), None)
+    tokenizer_file = folder / tokenizer.files[0]
+    start = window_start(tokenizer_file, bos)
     windows = min(_WINDOWS, windows_for(weight_count(reference)) // 2)
     model = BlockwiseReference(reference, usable_threads())
     try:
         mine, theirs = (
             text_fit(
                 model,
-                token_stream(documents, folder / tokenizer.files[0], bos, eos, chat),
+                token_stream(documents, tokenizer_file, bos, eos, chat),
                 windows,
                 _WINDOW_TOKENS,
+                start,
             )
             for documents in texts
         )

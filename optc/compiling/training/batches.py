@@ -15,7 +15,7 @@ from optc.errors import InputError
 from optc.importer.text_model.stated import frame
 from optc.proof.conversations.load import folder_chat
 from optc.proof.conversations.read import read_texts
-from optc.proof.reference.text import cut_windows, token_stream
+from optc.proof.reference.text import cut_windows, token_stream, window_start
 from optc.runtime.executable.executable import Int32
 
 #: Windows that the student is judged on while it trains, and their tokens, at the least: a few
@@ -31,10 +31,11 @@ _TOKENIZER = "tokenizer.json"
 
 @dataclass(frozen=True)
 class Pool:
-    """Tokens to train on, and windows [W, S] to judge on."""
+    """Tokens to train on, and windows [W, S] to judge on; ``start`` begins each window, too."""
 
     stream: Int32
     held_out: Int32
+    start: int | None = None
 
 
 class Windows:
@@ -46,10 +47,14 @@ class Windows:
         length: Tokens of a window.
         batch: Windows of a step.
         seed: Of order and starts.
+        start: Takes the place of each window's first token (`window_start`).
     """
 
-    def __init__(self, stream: Int32, length: int, batch: int, seed: int) -> None:
+    def __init__(
+        self, stream: Int32, length: int, batch: int, seed: int, start: int | None = None
+    ) -> None:
         self._stream, self._length, self._batch, self._seed = stream, length, batch, seed
+        self._first = start
         self._in_epoch = (len(stream) - length) // length
         self._epoch = -1
         self._start, self._order = 0, np.zeros(0, np.int64)
@@ -67,7 +72,10 @@ class Windows:
             self._order = random.permutation(self._in_epoch)
             self._epoch = epoch
         at = self._start + int(self._order[index]) * self._length
-        return self._stream[at : at + self._length]
+        row = self._stream[at : at + self._length].copy()
+        if self._first is not None:
+            row[0] = self._first
+        return row
 
 
 def check_tokenizer(folder: Path) -> None:
@@ -124,4 +132,5 @@ def read_pool(
             hint="give more text, or a smaller --window",
         )
     windows = max(HELD_OUT_WINDOWS, HELD_OUT_TOKENS // window)
-    return Pool(stream, cut_windows(judged, window, windows)[:, :-1])
+    start = window_start(tokenizer, ends[0])
+    return Pool(stream, cut_windows(judged, window, windows, start)[:, :-1], start)

@@ -115,7 +115,10 @@ class Trainer:
         kept = {name: tensor.detach() for name, tensor in task.teacher.effective().items()}
         self._teacher = Runner(task.teacher, kept)
         self._held_out_hidden: list[Tensor] = []
-        self._windows = Windows(task.pool.stream, settings.window, settings.batch, settings.seed)
+        pool = task.pool
+        self._windows = Windows(
+            pool.stream, settings.window, settings.batch, settings.seed, pool.start
+        )
 
     def run(self) -> Course:
         """Train to the end, or until nothing is gained; returns what was found."""

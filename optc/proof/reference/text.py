@@ -171,25 +171,35 @@ def _tokenizer_json(path: Path) -> str:
     return content
 
 
-def starts_with(tokenizer_file: Path, bos: int) -> bool:
-    """True if the tokenizer puts BOS before a text of its own accord.
+def window_start(tokenizer_file: Path, bos: int | None) -> int | None:
+    """The id that begins every window: BOS where the tokenizer puts it before a text of its own
+    accord, else None. Models of such tokenizers never see a text without it; their first token
+    takes much attention, and its activations are the largest that there are.
 
     Raises:
         InputError: The tokenizer file cannot be read.
     """
     import tokenizers
 
+    if bos is None:
+        return None
     try:
         with rust_errors():
             tokenizer = tokenizers.Tokenizer.from_str(_tokenizer_json(tokenizer_file))
             ids = tokenizer.encode("a").ids
     except RustError as error:
         raise InputError(f"the tokenizer gives up: {error}", where=str(tokenizer_file)) from error
-    return bool(ids[:1] == [bos])
+    return bos if ids[:1] == [bos] else None
 
 
-def cut_windows(stream: Int32, window_tokens: int, windows: int) -> Int32:
+def cut_windows(stream: Int32, window_tokens: int, windows: int, start: int | None = None) -> Int32:
     """Evenly spaced windows [W, S + 1] of a stream; they overlap only if the stream is short.
+
+    Args:
+        stream: Token ids.
+        window_tokens: S.
+        windows: W, unless the stream is short.
+        start: Of `window_start`: takes the place of each window's first token.
 
     Raises:
         InputError: The stream has fewer than two tokens.
@@ -199,7 +209,10 @@ def cut_windows(stream: Int32, window_tokens: int, windows: int) -> Int32:
     size = min(window_tokens, len(stream) - 1)
     count = max(1, min(windows, -(-(len(stream) - 1) // size)))
     starts = np.linspace(0, max(0, len(stream) - size - 2), count).astype(np.int64)
-    return np.stack([stream[start : start + size + 1] for start in starts])
+    ids = np.stack([stream[place : place + size + 1] for place in starts])
+    if start is not None:
+        ids[:, 0] = start
+    return ids
 
 
 def eval_windows(
@@ -250,15 +263,14 @@ def eval_windows(
             where=str(tokenizer_file),
             hint="tokenizer and model do not belong together",
         )
-    ids = cut_windows(stream, size, count)
-    start = "no BOS added at a window's start"
-    if bos is not None and starts_with(tokenizer_file, bos):
-        ids[:, 0], start = bos, "each window begins with BOS"
+    start = window_start(tokenizer_file, bos)
+    ids = cut_windows(stream, size, count, start)
+    said = "no BOS added at a window's start" if start is None else "each window begins with BOS"
     return EvalWindows(
         ids,
         "shipped default text" if text_file is None else text_file.name,
         f"{ids.shape[0]} evenly spaced windows of {ids.shape[1] - 1} tokens out of {len(stream)}; "
-        f"documents joined with {_frame(bos, eos)}; {start}",
+        f"documents joined with {_frame(bos, eos)}; {said}",
         tokenizer_file,
     )
 

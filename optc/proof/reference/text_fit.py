@@ -42,14 +42,19 @@ class TextFit:
 
 
 def text_fit(
-    reference: BlockwiseReference, stream: Int32, windows: int, window_tokens: int
+    reference: BlockwiseReference,
+    stream: Int32,
+    windows: int,
+    window_tokens: int,
+    start: int | None = None,
 ) -> TextFit:
-    """Score evenly spaced windows of a text's tokens.
+    """Score evenly spaced windows of a text's tokens, each of which begins with ``start`` if there
+    is one.
 
     Raises:
         InputError: The text has fewer than two tokens.
     """
-    ids = cut_windows(stream, window_tokens, windows)
+    ids = cut_windows(stream, window_tokens, windows, start)
     losses = token_losses(reference, ids)
     return TextFit(len(stream), float(losses.mean()), token_entropy(stream))
 

@@ -11,7 +11,7 @@ import pytest
 from optc.compiling.training.batches import HELD_OUT_TOKENS, HELD_OUT_WINDOWS, Windows, read_pool
 from optc.errors import InputError
 from tests.support.chats import PLAIN, chat, conversation, small_tokenizer
-from tests.support.letters import letters_folder
+from tests.support.letters import begin_texts, letters_folder
 
 CONFIG = {"bos_token_id": 30, "eos_token_id": [31]}
 
@@ -29,6 +29,15 @@ def test_an_epoch_has_each_window_once_and_the_next_another_order() -> None:
     assert np.array_equal(again(4), windows(4))  # a function of the step
 
 
+def test_each_window_begins_as_the_models_texts_begin() -> None:
+    stream = np.arange(103, dtype=np.int32)
+    windows, plain = Windows(stream, 10, 3, seed=1, start=0), Windows(stream, 10, 3, seed=1)
+    for step in range(4):
+        assert (windows(step)[:, 0] == 0).all()
+        assert (windows(step)[:, 1:] == plain(step)[:, 1:]).all()
+    assert stream.tolist() == list(range(103))
+
+
 def test_the_last_twentieth_is_held_out(tmp_path: Path) -> None:
     folder = letters_folder(tmp_path)
     pool = read_pool(folder, CONFIG, [folder / "text.txt"], None, 32)
@@ -38,6 +47,11 @@ def test_the_last_twentieth_is_held_out(tmp_path: Path) -> None:
     apart = read_pool(folder, CONFIG, [folder / "text.txt"], folder / "text.txt", 32)
     assert len(apart.stream) == 9002
     assert apart.held_out.shape == (HELD_OUT_TOKENS // 32, 32)
+    assert apart.start is None
+    begin_texts(folder, "<s>", 30)
+    begun = read_pool(folder, CONFIG, [folder / "text.txt"], None, 32)
+    assert begun.start == 30
+    assert (begun.held_out[:, 0] == 30).all()
     few = read_pool(folder, CONFIG, [folder / "text.txt"], folder / "text.txt", 512)
     assert few.held_out.shape == (HELD_OUT_WINDOWS, 512)  # never fewer than these
 

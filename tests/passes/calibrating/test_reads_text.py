@@ -14,6 +14,7 @@ from optc.passes.quantize.calibrate import Calibrate
 from optc.proof.reference.text import calibration_text, digest_text
 from tests.support.chats import PLAIN, chat, conversation, small_tokenizer
 from tests.support.dense_models import V, dense_model
+from tests.support.letters import begin_texts
 
 
 def letters(folder: Path, ids: dict[str, int]) -> Path:
@@ -83,3 +84,11 @@ def test_conversations_are_read_as_the_template_renders_them(tmp_path: Path) -> 
     tokens = one.tokens(dense_model(1))[0].tolist()
     assert tokens[: len(whole)] == whole, "a template writes its own control tokens"
     assert tokens[len(whole)] == 0, "texts are framed"
+
+
+def test_windows_begin_as_the_tokenizer_begins_texts(tmp_path: Path) -> None:
+    folder = letters(tmp_path, {"e": 1, "t": 2, "^": 3})
+    one = Calibrate(folder=str(folder), windows=8, window_tokens=64)
+    assert (one.tokens(dense_model(1))[:, 0] != 3).any()
+    begin_texts(folder, "^", 3)
+    assert (one.tokens(dense_model(1))[:, 0] == 3).all()

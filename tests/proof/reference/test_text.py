@@ -19,6 +19,7 @@ from optc.proof.reference.text import (
     eval_windows,
     read_documents,
     token_stream,
+    window_start,
     windows_for,
 )
 
@@ -241,3 +242,24 @@ def test_shipped_texts_stay_what_they_are() -> None:
         "calibration_text.jsonl": "63153ae701637d75",
         "default_text.jsonl": "a5a2a726d5daf495",
     }
+
+
+def test_each_window_begins_as_the_models_texts_begin() -> None:
+    stream = np.arange(100, 140, dtype=np.int32)
+    plain, begun = cut_windows(stream, 8, 4), cut_windows(stream, 8, 4, start=7)
+    assert (plain[:, 0] != 7).all()
+    assert begun[:, 0].tolist() == [7] * 4
+    assert (plain[:, 1:] == begun[:, 1:]).all()
+    assert stream[0] == 100  # the stream is not written to
+
+
+def test_windows_begin_with_bos_where_the_tokenizer_puts_it(
+    tmp_path: Path, tokenizer_file: Path
+) -> None:
+    assert window_start(tokenizer_file, 0) == 0
+    assert window_start(tokenizer_file, 1) is None
+    assert window_start(tokenizer_file, None) is None
+    content = json.loads(tokenizer_file.read_text())
+    content.pop("post_processor")
+    tokenizer_file.write_text(json.dumps(content))
+    assert window_start(tokenizer_file, 0) is None
