@@ -57,7 +57,7 @@ def open_session(model: Path, provider: str, threads: int, *, as_it_is: bool = F
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # an error is an exception, which says the same
     if as_it_is:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     wanted = [provider] if provider == CPU else [(provider, _options(provider)), CPU]

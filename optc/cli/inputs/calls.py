@@ -64,11 +64,12 @@ def open_calls(
 
 def _tensors(loaded: TensorEngine, inputs: Sequence[Path]) -> Calls:
     from optc.compiling.tensors.calibration import rows_dim
-    from optc.compiling.tensors.samples import random_samples, read_samples
+    from optc.compiling.tensors.random_samples import random_samples
+    from optc.compiling.tensors.samples import read_samples
     from optc.runtime.executable.tensors_interface import TensorsInterface
 
     interface: TensorsInterface = loaded.interface
-    samples = read_samples(inputs, interface) or random_samples(interface)
+    samples = read_samples(inputs, interface) or random_samples(interface, loaded.run)
     dim = rows_dim(interface)
     if dim is None:
 

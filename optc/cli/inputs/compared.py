@@ -107,7 +107,8 @@ def _shown(inputs: Sequence[tuple[str, str]]) -> str:
 def _samples(
     task: Task, path: Path, loaded: Any, inputs: Sequence[Path]
 ) -> Sequence[Mapping[str, Array]]:
-    from optc.compiling.tensors.samples import random_samples, read_samples
+    from optc.compiling.tensors.random_samples import random_samples
+    from optc.compiling.tensors.samples import read_samples
     from optc.compiling.tensors.sentences import sentence_samples, text_samples, tokenizer_of
 
     content = tokenizer_of(Artifact.open(path, "size"))
@@ -116,7 +117,8 @@ def _samples(
             return text_samples(content, loaded.interface, read_texts(inputs), task)
         return sentence_samples(content, loaded.interface, task)
     images = loaded.images if isinstance(loaded, Classifier) else None
-    return read_samples(inputs, loaded.interface, images) or random_samples(loaded.interface)
+    given = read_samples(inputs, loaded.interface, images)
+    return given or random_samples(loaded.interface, loaded.run)
 
 
 def _transcripts(a: Any, b: Any, inputs: Sequence[Path]) -> Values:

@@ -1,4 +1,4 @@
-"""Inputs to judge a model of named tensors by: the user's, the source's own, or random ones."""
+"""Inputs of a user to judge a model of named tensors by."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import InputError
-from optc.runtime.executable.tensors_interface import TensorsInterface, TensorSpec
+from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.runtime.tensors.images import ImageInput, image_files, is_image
 from optc.runtime.tensors.inputs import checked_inputs
 
 Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
-#: Sizes of dynamic dimensions of random inputs, as far as their bounds allow.
-_SIZES = (2, 5, 3)
 #: Array of images in a file, and images of a call.
 IMAGES, _AT_ONCE = "images", 32
 
@@ -58,30 +56,6 @@ def _arrays(one: Path | Tensors, images: ImageInput | None) -> Iterator[Tensors]
             yield from ({images.input: row[None]} for row in rows)
         else:
             yield {images.input: np.stack(rows)}
-
-
-def random_samples(interface: TensorsInterface) -> tuple[Tensors, ...]:
-    """Samples of seeded noise: floats of a normal distribution, integers of 0 and 1."""
-    source = np.random.default_rng(0)
-    return tuple(
-        {one.name: _noise(source, one, interface, size) for one in interface.inputs}
-        for size in (_SIZES if interface.symbols else _SIZES[:1])
-    )
-
-
-def _noise(
-    source: np.random.Generator, spec: TensorSpec, interface: TensorsInterface, size: int
-) -> Array:
-    shape = []
-    for dim in spec.dims:
-        if isinstance(dim, str):
-            bounds = interface.symbols[dim]
-            dim = min(max(size, bounds.least), bounds.most)
-        shape.append(dim)
-    kind = np.dtype(spec.dtype)
-    if kind.kind == "f":
-        return source.standard_normal(shape).astype(kind)
-    return source.integers(0, 2, shape).astype(kind)
 
 
 def read_arrays(path: Path) -> dict[str, Array]:

@@ -14,7 +14,9 @@ from optc.artifact.artifact import Artifact
 from optc.artifact.tasks.reranking import RERANKING
 from optc.artifact.tasks.task import Task
 from optc.artifact.tasks.tensors import TENSORS
-from optc.compiling.tensors.samples import random_samples, read_samples
+from optc.compiling.tensors.random_samples import random_samples
+from optc.compiling.tensors.running import running
+from optc.compiling.tensors.samples import read_samples
 from optc.proof.reference.text import default_documents
 from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.runtime.tensors.texts import Text, text_inputs
@@ -89,4 +91,5 @@ def samples_for(
     warning = (
         "the model is judged by random inputs: --inputs FILE.npz gives some such as it will get"
     )
-    return random_samples(imported.interface), (warning,)
+    with running(imported) as run:
+        return random_samples(imported.interface, run), (warning,)
