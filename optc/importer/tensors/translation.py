@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch.export import ExportedProgram
 from torch.fx import Node
 
@@ -44,6 +45,8 @@ def translated(program: ExportedProgram, name: str) -> ir.Model:
     if exported is None:
         raise UnsupportedError("PyTorch translated the program to nothing", where=name)
     model: ir.Model = exported.model
+    # the exporter's stack traces: large, and they hold paths of this machine
+    ClearMetadataAndDocStringPass()(model)
     return model
 
 

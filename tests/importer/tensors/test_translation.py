@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import onnx_ir as ir
 import pytest
 import torch
 from torch.nn import functional
@@ -93,3 +94,12 @@ def test_an_operator_without_translation_is_named() -> None:
     with pytest.raises(UnsupportedError, match="linalg_qr") as caught:
         import_module(Untranslated(), "m", (torch.randn(4, 4),), {}, {})
     assert "Create an issue" not in str(caught.value)
+
+
+def test_a_graph_says_nothing_of_the_machine_that_it_was_translated_on() -> None:
+    """Its digest is the source's, wherever packages are installed."""
+    found = import_module(Biased(), "m", (torch.randn(2, 5, 8),), {}, {"x": {0: BATCH}})
+    content = ir.to_proto(found.model).SerializeToString()
+    assert b"Add" in content
+    assert b".py" not in content
+    assert b"stack_trace" not in content
