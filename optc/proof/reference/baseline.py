@@ -102,7 +102,7 @@ class Baseline:
         feeds: dict[str, Array],
     ) -> Iterator[BaselinePart]:
         copier = AttentionCopier()
-        part = extract(self._model, nodes, inputs, [result], copier=copier, by_rows=False)
+        part = extract(self._model, nodes, inputs, [result], copier=copier)
         _keep_last_row(part.model.graph, self._parts.head)
         part.model.graph.inputs.extend(copier.inputs)
         part.model.graph.outputs.extend(copier.outputs)
@@ -112,7 +112,7 @@ class Baseline:
 
     def _head_tiles(self, last: Array) -> Iterator[BaselinePart]:
         tail = self._tail
-        part = extract(self._model, tail.nodes, tail.inputs, [tail.logits], by_rows=False)
+        part = extract(self._model, tail.nodes, tail.inputs, [tail.logits])
         for value in (*part.model.graph.inputs, *(v for n in part.model.graph for v in n.outputs)):
             value.shape = None  # the vocabulary is now a tile's width
         session = open_session(part.model, self._threads)
@@ -147,7 +147,7 @@ def _store(part: SubModel, folder: Path) -> str:
     offset = 0
     with (folder / "weights").open("wb") as file:
         for copy in [v for v in graph.inputs if v.name in by_name]:
-            array = weight_array(by_name[copy.name], by_rows=False)
+            array = weight_array(by_name[copy.name])
             offset += -offset % _ALIGNMENT
             file.seek(offset)
             array.tofile(file)

@@ -51,7 +51,7 @@ class HeadPieces:
         self._rows = as_lazy(weight.const_value, transposed=True)
         self.vocab_size = self._rows.rows_shape[0]
         per_entry = _per_entry_values(parts, self.vocab_size)
-        self._per_entry = [weight_array(value, by_rows=False) for value in per_entry]
+        self._per_entry = [weight_array(value) for value in per_entry]
         self.nodes = [parts.head, *parts.tail_nodes]
         self.inputs = [hidden, weight, *per_entry]
         self.logits = model.graph.outputs[0]

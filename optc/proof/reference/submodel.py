@@ -17,8 +17,8 @@ from optc.proof.reference.partition import is_constant
 
 Array = npt.NDArray[Any]
 
-#: Initializers of more elements than this, and weights of linear layers, stay outside the sub-model
-#: (weights); smaller ones may be constants that operators need at session creation.
+#: Initializers of more elements than this stay outside the sub-model (weights); smaller ones may be
+#: constants that operators need at session creation.
 INLINE_ELEMENTS = 1024
 
 
@@ -28,23 +28,15 @@ class SubModel:
 
     Attributes:
         model: The part; its graph inputs are the cut values, then the weights.
-        weights: The weight values of the original model, in input order. Where ``by_rows``, a
-            transposed weight is taken as its rows [N, K] and transposed in the graph, which
-            ONNX Runtime fuses into the MatMul.
-        by_rows: How transposed weights are taken, but those of experts: their operator takes parts
-            of columns, and would wait for the transpose in every run.
+        weights: The weight values of the original model, in input order.
     """
 
     model: ir.Model
     weights: tuple[ir.Value, ...]
-    by_rows: bool
 
     def feeds(self) -> dict[str, Array]:
         """The weights in float32 by input name."""
-        return {
-            value.name or "": weight_array(value, self.by_rows and not _by_experts(value))
-            for value in self.weights
-        }
+        return {value.name or "": weight_array(value) for value in self.weights}
 
 
 #: Makes the copy of a node from the copies of its operands.
@@ -72,7 +64,6 @@ def extract(
     outputs: Sequence[ir.Value],
     *,
     copier: Copier = copy_node,
-    by_rows: bool = True,
 ) -> SubModel:
     """The nodes as a model from ``inputs`` to ``outputs``; constants they read come along.
 
@@ -82,9 +73,8 @@ def extract(
         inputs: Values that the part is given.
         outputs: Values that the part returns.
         copier: How a node is copied, to put other operators in.
-        by_rows: Take transposed weights as their rows (see `SubModel`).
     """
-    extraction = _Extraction(inputs, copier, by_rows)
+    extraction = _Extraction(inputs, copier)
     for node in nodes:
         extraction.add(node)
     graph = ir.Graph(
@@ -96,20 +86,19 @@ def extract(
         name="part",
     )
     part = ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
-    return SubModel(part, tuple(extraction.weights), by_rows)
+    return SubModel(part, tuple(extraction.weights))
 
 
 class _Extraction:
     """Copies of nodes and values while a part is taken out."""
 
-    def __init__(self, inputs: Sequence[ir.Value], copier: Copier, by_rows: bool) -> None:
+    def __init__(self, inputs: Sequence[ir.Value], copier: Copier) -> None:
         self.copies: dict[int, ir.Value] = {id(v): _declared(v) for v in inputs}
         self.body: list[ir.Node] = []
         self.inline: list[ir.Value] = []
         self.weights: list[ir.Value] = []
         self.weight_inputs: list[ir.Value] = []
         self._copier = copier
-        self._by_rows = by_rows
 
     def add(self, node: ir.Node) -> None:
         """Copy a node, and the constants it reads."""
@@ -134,21 +123,13 @@ class _Extraction:
 
     def _initializer(self, value: ir.Value) -> ir.Value:
         tensor, copy = _tensor(value), _declared(value)
-        linear = isinstance(tensor, LazyWeight) and tensor.transposed  # may be given other contents
-        if tensor.size <= INLINE_ELEMENTS and not linear:
+        if tensor.size <= INLINE_ELEMENTS:
             copy.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)
             self.inline.append(copy)
             return copy
         self.weights.append(value)
         self.weight_inputs.append(copy)
-        by_rows = self._by_rows and not _by_experts(value)
-        if not (by_rows and isinstance(tensor, LazyWeight) and linear):
-            return copy
-        copy.shape = ir.Shape(tensor.rows_shape)
-        transpose = ir.node("Transpose", [copy], {"perm": [1, 0]})
-        transpose.outputs[0].name = f"{value.name}.columns"
-        self.body.append(transpose)
-        return transpose.outputs[0]
+        return copy
 
 
 def _declared(value: ir.Value) -> ir.Value:
@@ -167,23 +148,16 @@ def _tensor(value: ir.Value) -> ir.TensorProtocol:
     return value.const_value
 
 
-def weight_array(value: ir.Value, by_rows: bool) -> Array:
-    """An initializer as an array: as the graph sees it or, with ``by_rows``, a transposed
-    weight's rows [N, K]."""
+def weight_array(value: ir.Value) -> Array:
+    """An initializer as an array, as the graph sees it."""
     tensor = _tensor(value)
-    if by_rows and isinstance(tensor, LazyWeight):
-        return np.ascontiguousarray(tensor.read_rows(0, tensor.rows_shape[0]))
-    if _by_experts(value) and isinstance(tensor, LazyWeight):  # large: never there twice
+    by_experts = first_expert_matmul(value.consumers()) is not None
+    if by_experts and isinstance(tensor, LazyWeight):  # large: never there twice
         columns = np.empty(tensor.shape.numpy(), tensor.dtype.numpy())
         for start, stop in tensor.tiles():
             columns[..., start:stop] = tensor.read_rows(start, stop).T
         return columns
     return np.ascontiguousarray(tensor.numpy())
-
-
-def _by_experts(value: ir.Value) -> bool:
-    """True if a matmul by experts reads the weight."""
-    return first_expert_matmul(value.consumers()) is not None
 
 
 def open_session(model: ir.Model | str, threads: int) -> ort.InferenceSession:

@@ -84,7 +84,7 @@ class Probes:
 
         def part(nodes: Iterable[ir.Node], inputs: list[ir.Value], outputs: list[ir.Value]) -> Part:
             chosen = sorted(set(nodes), key=lambda node: order[node])
-            cut = extract(model, chosen, inputs, outputs, by_rows=False)
+            cut = extract(model, chosen, inputs, outputs)
             return Part(open_session(cut.model, 1), tuple(inputs), cut.feeds())
 
         turned = [node.outputs[0] for node in self.trig]

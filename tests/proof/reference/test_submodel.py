@@ -21,39 +21,28 @@ NODES = """
 WEIGHTS = {"w": f32(48, 40), "bias": f32(40)}
 
 
-def part_of(model: ir.Model, first: int, *, by_rows: bool) -> SubModel:
+def part_of(model: ir.Model, first: int) -> SubModel:
     nodes = list(model.graph)[first:]
     given = nodes[0].inputs[0]
     assert given is not None
-    return extract(model, nodes, [given], [nodes[-1].outputs[0]], by_rows=by_rows)
+    return extract(model, nodes, [given], [nodes[-1].outputs[0]])
 
 
-@pytest.mark.parametrize("by_rows", [True, False])
-def test_a_part_computes_what_the_whole_does(by_rows: bool) -> None:
+def test_a_part_computes_what_the_whole_does() -> None:
     model = model_of(SIGNATURE, NODES, WEIGHTS)
     x = f32(3, 48)
-    part = part_of(model, 2, by_rows=by_rows)
+    part = part_of(model, 2)
     assert [value.name for value in part.model.graph.inputs] == ["a", "w"]
     assert list(part.model.graph.initializers) == ["bias"], "what is small lies inside"
     feeds = part.feeds()
-    assert feeds["w"].shape == ((40, 48) if by_rows else (48, 40))
+    assert feeds["w"].shape == (48, 40)
     (found,) = run_session(open_session(part.model, 1), {**feeds, "a": np.tanh(x)})
     np.testing.assert_allclose(found, run(model, {"x": x})[0], rtol=1e-5, atol=1e-5)
 
 
-def test_small_weights_of_linear_layers_can_be_given_other_contents() -> None:
-    weights = {"w": f32(8, 4), "bias": f32(4)}
-    model = model_of("g (float[S,8] x) => (float[S,4] y)", NODES, weights)
-    part, other = part_of(model, 2, by_rows=True), f32(4, 8, seed=1)
-    assert [value.name for value in part.weights] == ["w"]
-    (found,) = run_session(open_session(part.model, 1), {"w": other, "a": f32(3, 8)})
-    expected = f32(3, 8) @ other.T - weights["bias"]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_weights_of_experts_are_taken_by_columns() -> None:
     model = expert_model(Dense(windows=(0,)), Experts(bias=True))
-    node, other = (n for n in model.graph if n.op_type == "ExpertMatMul")
+    node = next(n for n in model.graph if n.op_type == "ExpertMatMul")
     part = extract(model, [node], node.inputs[:2], node.outputs)
     assert [n.op_type for n in part.model.graph] == ["ExpertMatMul"]
     feeds = part.feeds()
@@ -63,8 +52,6 @@ def test_weights_of_experts_are_taken_by_columns() -> None:
         value = model.graph.initializers[name].const_value
         assert value is not None
         np.testing.assert_array_equal(array, value.numpy())
-    assert other.inputs[2] is not None
-    assert weight_array(other.inputs[2], by_rows=True).shape == (6 * 32, 48)
 
 
 def test_what_a_part_is_not_given_is_named() -> None:
@@ -74,13 +61,12 @@ def test_what_a_part_is_not_given_is_named() -> None:
         extract(model, nodes[2:], [model.graph.inputs[0]], [nodes[-1].outputs[0]])
     model.graph.initializers["bias"].const_value = None
     with pytest.raises(ValueError, match="initializer bias has no value"):
-        part_of(model, 1, by_rows=True)
+        part_of(model, 1)
 
 
-def test_weights_as_the_graph_sees_them_or_as_rows() -> None:
+def test_weights_are_as_the_graph_sees_them() -> None:
     value = model_of(SIGNATURE, NODES, WEIGHTS).graph.initializers["w"]
-    np.testing.assert_array_equal(weight_array(value, by_rows=False), WEIGHTS["w"])
-    np.testing.assert_array_equal(weight_array(value, by_rows=True), WEIGHTS["w"].T)
+    np.testing.assert_array_equal(weight_array(value), WEIGHTS["w"])
 
 
 def test_results_hold_memory_that_is_nobody_elses() -> None:

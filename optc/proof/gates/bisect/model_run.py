@@ -129,7 +129,7 @@ def _run_piece(
     feeds: dict[str, Array],
     threads: int,
 ) -> list[Array]:
-    part = extract(model, nodes, given, results, by_rows=False)
+    part = extract(model, nodes, given, results)
     graph = part.model.graph
     inputs = {value.name: value for value in graph.inputs}
     for weight in part.weights:

@@ -25,7 +25,7 @@ def body_runner(model: ir.Model, node: ir.Node, threads: int) -> Function:
         threads: Threads of ONNX Runtime.
     """
     inputs = [v for v in dict.fromkeys(node.inputs) if v is not None and not is_constant(v)]
-    part = extract(model, [node], inputs, list(node.outputs), by_rows=False)
+    part = extract(model, [node], inputs, list(node.outputs))
     session, fixed = open_session(part.model, threads), part.feeds()
     places = {value.name or "": list(node.inputs).index(value) for value in inputs}
 

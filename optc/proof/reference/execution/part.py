@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from optc.ir.weights import Array
 from optc.proof.reference.execution.device import device_now
 
-#: Runs the parts of a dense form: ``torch``, or ``onnxruntime``, which is its oracle.
-EXECUTOR = "torch"
-
-
-class Part(Protocol):
-    """Some nodes of a model with their weights in float32. The weight of a linear layer is held by
-    rows [N, K]."""
-
-    def hold(self, array: Array) -> Any:
-        """An array that is given to many runs, as they take it fastest."""
-        ...
-
-    def run(self, given: Sequence[Any]) -> list[Array]:
-        """The outputs of inputs: of arrays, or of what `hold` made of them."""
-        ...
-
-    def replace(self, weights: Mapping[ir.Value, Array]) -> None:
-        """Give weights other contents.
-
-        Raises:
-            ValueError: Not a weight of the part, or another shape.
-        """
-        ...
-
-    def restore(self, weights: Iterable[ir.Value]) -> None:
-        """Give weights their own contents again."""
-        ...
+if TYPE_CHECKING:
+    from optc.proof.reference.execution.torch_part import TorchPart
 
 
 def open_part(
@@ -45,7 +19,7 @@ def open_part(
     inputs: Sequence[ir.Value],
     outputs: Sequence[ir.Value],
     threads: int,
-) -> Part:
+) -> TorchPart:
     """The nodes as a part from ``inputs`` to ``outputs``, on the device that `running_on` names.
 
     Args:
@@ -58,10 +32,6 @@ def open_part(
     Raises:
         ValueError: The nodes read a value that they are not given.
     """
-    if EXECUTOR == "torch":
-        from optc.proof.reference.execution.torch_part import TorchPart
+    from optc.proof.reference.execution.torch_part import TorchPart
 
-        return TorchPart(model, nodes, inputs, outputs, threads, device_now())
-    from optc.proof.reference.execution.onnx_part import OnnxPart
-
-    return OnnxPart(model, nodes, inputs, outputs, threads)
+    return TorchPart(model, nodes, inputs, outputs, threads, device_now())

@@ -17,8 +17,9 @@ from optc.proof.reference.submodel import INLINE_ELEMENTS
 
 
 class TorchPart:
-    """Some nodes on PyTorch tensors (a `Part`). Operators that the dense form does not have run in
-    ONNX Runtime, by the bodies that say what they mean.
+    """Some nodes on PyTorch tensors, with their weights in float32; that of a linear layer is held
+    by rows [N, K]. Operators that the dense form does not have run in ONNX Runtime, by the bodies
+    that say what they mean.
 
     Args:
         model: The model that they are of.
@@ -48,7 +49,7 @@ class TorchPart:
         }
 
     def hold(self, array: Array) -> Tensor:
-        """The array on the device."""
+        """An array that is given to many runs, on the device."""
         return tensor_of(array).to(self._device)
 
     def run(self, given: Sequence[Array | Tensor]) -> list[Array]:

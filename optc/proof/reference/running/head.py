@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from optc.ir.weights import LazyWeight
-from optc.proof.reference.execution.part import Part, open_part
+from optc.proof.reference.execution.part import open_part
 from optc.proof.reference.partition import Partition
 from optc.proof.reference.pieces import HeadPieces
 from optc.runtime.executable.executable import Float32
+
+if TYPE_CHECKING:
+    from optc.proof.reference.execution.torch_part import TorchPart
 
 #: Vocabulary entries per tile of the head.
 VOCAB_TILE = 8192
@@ -35,7 +38,7 @@ class HeadTile:
     stop: int
     weight: Any
     others: tuple[Any, ...]
-    part: Part
+    part: TorchPart
 
     def with_rows(self, weight: LazyWeight) -> HeadTile:
         """The tile of a head of other rows [V, D]."""

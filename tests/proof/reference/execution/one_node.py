@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, make_node
 from optc.ir.weights import LazyWeight
-from optc.proof.reference.execution.onnx_part import OnnxPart
 from optc.proof.reference.execution.torch_part import TorchPart
+from optc.proof.reference.submodel import extract, open_session, run_session
 
 Array = np.ndarray[Any, Any]
 
@@ -63,5 +63,9 @@ def one_node(
 def both(model: ir.Model, given: Sequence[Array]) -> tuple[list[Array], list[Array]]:
     """The results of PyTorch and of ONNX Runtime."""
     graph = model.graph
-    operands = (model, list(graph), list(graph.inputs), list(graph.outputs), 1)
-    return TorchPart(*operands, "cpu").run(given), OnnxPart(*operands).run(given)
+    operands = (model, list(graph), list(graph.inputs), list(graph.outputs))
+    part = extract(*operands)
+    names = [value.name or "" for value in graph.inputs]
+    session = open_session(part.model, 1)
+    theirs = run_session(session, part.feeds() | dict(zip(names, given, strict=True)))
+    return TorchPart(*operands, 1, "cpu").run(given), theirs
