@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.tasks.image_generation import IMAGE_GENERATION_NAME
@@ -12,7 +12,7 @@ from optc.artifact.tasks.tensors import TENSORS_NAME
 from optc.artifact.tasks.text_generation import TEXT_GENERATION
 from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT_NAME
 from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
-from optc.compiling.compile_text import compile as compile_text
+from optc.compiling.text.compile import compile as compile_text
 from optc.errors import InputError
 from optc.system.options import CompileOptions
 from optc.system.options.keywords import CompileChanges
@@ -22,8 +22,11 @@ from optc.system.sources.diffusion_folder import may_diffuse
 from optc.system.sources.dim import Dim
 from optc.system.sources.encoder_folder import may_be_encoder
 from optc.system.sources.speech_folder import may_transcribe
-from optc.system.sources.tensor_source import TensorSource, is_tensor_source
+from optc.system.sources.tensor_source import is_tensor_source
 from optc.system.sources.text_to_text_folder import may_rewrite
+
+if TYPE_CHECKING:
+    from optc.compiling.parts.parts import PartsSource
 
 #: The recipe where none is named, by the task of a source.
 _RECIPES = {
@@ -139,21 +142,6 @@ def compile(
     """
     own = {name: changes.pop(name) for name in _OF_TENSORS if name in changes}  # type: ignore[misc]
     kind = source_kind(model)
-    if kind == TRANSCRIPTION_NAME:
-        from optc.compiling.speech.compile import compile_speech
-
-        asked = _asked(_RECIPES[kind], recipe, output, options, changes)
-        return compile_speech(Path(model), own, asked, progress)
-    if kind == IMAGE_GENERATION_NAME:
-        from optc.compiling.diffusion.compile import compile_diffusion
-
-        asked = _asked(_RECIPES[kind], recipe, output, options, changes)
-        return compile_diffusion(Path(model), own, asked, progress)
-    if kind == TEXT_TO_TEXT_NAME:
-        from optc.compiling.text_to_text.compile import compile_text_to_text
-
-        asked = _asked(_RECIPES[kind], recipe, output, options, changes)
-        return compile_text_to_text(Path(model), own, asked, progress)
     if kind == TEXT_GENERATION.name:
         if given := next((name for name, value in own.items() if value), ""):
             raise InputError(
@@ -163,12 +151,29 @@ def compile(
             )
         text = cast(CompileChanges, changes)
         return compile_text(model, recipe, output, options=options, progress=progress, **text)
-    from optc.compiling.tensors.compile import compile_tensors
+    from optc.compiling.parts.compile import compile_parts
 
     asked = _asked(_RECIPES[kind], recipe, output, options, changes)
-    samples = [Path(one) if isinstance(one, str) else one for one in own.pop("inputs", ())]
-    source = TensorSource(model, **{name: value for name, value in own.items() if value})
-    return compile_tensors(source, samples, asked, progress)
+    return compile_parts(_source(kind, model, own, asked), asked, progress)
+
+
+def _source(kind: str, model: Any, given: Mapping[str, Any], asked: CompileOptions) -> PartsSource:
+    """A model of named tensors of a kind, with the keywords that only such models take."""
+    if kind == TRANSCRIPTION_NAME:
+        from optc.compiling.speech.compile import speech_source
+
+        return speech_source(Path(model), given, asked)
+    if kind == IMAGE_GENERATION_NAME:
+        from optc.compiling.diffusion.compile import diffusion_source
+
+        return diffusion_source(Path(model), given)
+    if kind == TEXT_TO_TEXT_NAME:
+        from optc.compiling.text_to_text.compile import text_to_text_source
+
+        return text_to_text_source(Path(model), given, asked)
+    from optc.compiling.tensors.compile import tensors_source
+
+    return tensors_source(model, given, asked)
 
 
 def _asked(

@@ -11,8 +11,9 @@ import pytest
 import optc as package
 from optc.backend import BuildOptions
 from optc.cli.main import COMMANDS
-from optc.compiling import compile_text as compile_module
 from optc.compiling.resolving.options import ResolvedOptions, build_limits
+from optc.compiling.text import compile as compile_module
+from optc.compiling.text import stages
 from optc.system import options as optc_options
 from optc.system.options import CompileOptions
 from optc.system.options.option import option
@@ -47,7 +48,7 @@ def test_it_reaches_the_compile_and_leaves_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(optc_options, "CompileOptions", WithDummy)
         patched.setattr(compile_module, "CompileOptions", WithDummy)
-        patched.setattr(compile_module, "build_limits", dummy_limits)
+        patched.setattr(stages, "build_limits", dummy_limits)
         patched.delitem(sys.modules, command, raising=False)  # it reads the class at import
         assert "--most-rows N" in optc("compile", "--help").out
         assert optc(*call, "-o", tmp_path / "a", "--most-rows", "64").code == 0

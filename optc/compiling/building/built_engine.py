@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optc.artifact.manifest import EngineEntry, Source
@@ -81,13 +82,41 @@ class EngineBuilder:
     def _build(
         self, role: str, request: EngineTarget, model: ir.Model, options: BuildOptions
     ) -> BuiltEngine:
-        name = engine_of(role, request)
-        started = time.perf_counter()
-        place = self.writer.subfolder(folder_of(name))
-        build = request.steps.build(model, request.target, place, options)
-        entry = entry_of(name, role, request.backend, request.target, build, self.source)
-        weights = options.shared or SharedWeights(f"../{name}", build.backend_data)
-        return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
+        def make(place: Path) -> EngineBuild:
+            return request.steps.build(model, request.target, place, options)
+
+        return build_engine(
+            self.writer, request, role, request.backend, make, options.shared, self.source
+        )
+
+
+def build_engine(
+    writer: ArtifactWriter,
+    request: EngineTarget,
+    role: str,
+    backend: Backend,
+    make: Callable[[Path], EngineBuild],
+    shared: SharedWeights | None = None,
+    source: Source | None = None,
+) -> BuiltEngine:
+    """Build an engine into its folder of an artifact.
+
+    Args:
+        writer: Of the artifact.
+        request: What was asked for.
+        role: As in `EngineEntry`.
+        backend: Builds it.
+        make: Builds it into a folder.
+        shared: Weights of an earlier engine that it reads; None are its own.
+        source: Of a draft model; None is the manifest's own.
+
+    Raises: as ``make``.
+    """
+    name, started = engine_of(role, request), time.perf_counter()
+    build = make(writer.subfolder(folder_of(name)))
+    entry = entry_of(name, role, backend, request.target, build, source)
+    weights = shared or SharedWeights(f"../{name}", build.backend_data)
+    return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
 
 
 def folder_of(engine: str) -> str:

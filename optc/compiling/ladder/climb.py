@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.writer import ArtifactWriter
@@ -21,43 +21,17 @@ from optc.compiling.ladder.rungs import Rung
 from optc.compiling.ladder.search import Search, Trial
 from optc.compiling.recipes.recipe_additions import with_calibration_cache
 from optc.compiling.resolving.options import ResolvedOptions
-from optc.compiling.stages.built_target import BuiltTarget
+from optc.compiling.stages.row import Attempt, BuiltEngines
 from optc.compiling.stages.shared import SharedWork
+from optc.compiling.stages.windows import windows_of
 from optc.errors import InputError
 from optc.system.logs.logger import logger
 from optc.system.processes.process_memory import give_back_freed
 
 if TYPE_CHECKING:
-    from optc.importer.imported import ImportedModel
     from optc.proof.reference.text import EvalWindows
 
 _LOG = logger(__name__)
-
-
-class Attempt(Protocol):
-    """A compile by one recipe.
-
-    Attributes:
-        writer: Of a folder of its own; from `finish` on of the artifact's.
-    """
-
-    writer: ArtifactWriter
-
-    def load(self) -> ImportedModel:
-        """The model, which later attempts share."""
-        ...
-
-    def build(self) -> BuiltTarget:
-        """All stages up to the engines; of the target."""
-        ...
-
-    def judge(self, built: BuiltTarget) -> Judgement:
-        """The gates."""
-        ...
-
-    def finish(self, built: BuiltTarget, judgement: Judgement, **more: Any) -> Artifact:
-        """All stages behind the gates; ``more`` goes into the report."""
-        ...
 
 
 #: Begins an attempt with a scratch folder of its own, in which it writes.
@@ -69,8 +43,6 @@ class _Kept:
     """An attempt that held, while others that may be better are tried."""
 
     attempt: Attempt
-    built: BuiltTarget
-    judgement: Judgement
     folder: Path
 
 
@@ -85,7 +57,7 @@ def climb(
 
     Args:
         options: Of the ladder.
-        shared: What attempts have in common; here it gets the model and the reference.
+        shared: What attempts have in common; here it gets the reference.
         begin: Makes an attempt.
         writer: Of the artifact.
         scratch: For files of attempts.
@@ -97,7 +69,6 @@ def climb(
     started = time.perf_counter()
     cached = [_with_cache(one, scratch / "calibrations") for one in options.compiles]
     options = replace(options, compiles=tuple(cached))
-    shared.imported = begin(options.compiles[0], scratch).load()
     predictions = predict_rungs(shared.imported, options)
     from optc.proof.reference.blockwise import BlockwiseReference
     from optc.system.hardware.target import usable_threads
@@ -131,8 +102,8 @@ class _Climber:
             raise NoRungHeldError(ladder, search, time.perf_counter() - started)
         kept = self.kept
         _move(kept.attempt.writer.folder, self.writer.folder)
-        kept.attempt.writer = self.writer
-        return kept.attempt.finish(kept.built, kept.judgement, ladder=ladder)
+        kept.attempt.done.leave(self.writer)
+        return kept.attempt.finish(ladder=ladder)
 
     def _timed(self, rung: Rung) -> Trial:
         began = time.perf_counter()
@@ -147,42 +118,36 @@ class _Climber:
         folder.mkdir()
         attempt = self.begin(replace(own, progress=partial(_named, own, rung.recipe)), folder)
         try:
-            built = attempt.build()
+            attempt.build()
         except InputError as error:
             self.refusals.append(error)
             _clear(folder)
             return Trial(False, why=error.render())
-        windows = self._windows(attempt, built)
-        trial = self._few(attempt, built, windows)
+        windows = windows_of(attempt.done)
+        trial = self._few(attempt, windows)
         if trial is None:
-            judgement = attempt.judge(built)
+            judgement = attempt.judge()
             trial = trial_of(judgement, len(windows.ids))
             if trial.held:
-                self._keep(_Kept(attempt, built, judgement, folder))
+                self._keep(_Kept(attempt, folder))
                 return trial
         _clear(folder)
         return trial
 
-    def _few(self, attempt: Attempt, built: BuiltTarget, windows: EvalWindows) -> Trial | None:
+    def _few(self, attempt: Attempt, windows: EvalWindows) -> Trial | None:
         """The trial of a rung that falls on few windows; None where all have to tell."""
         from optc.compiling.ladder.few_windows import FEW, lost_on_few, measure_few
 
         reference = self.shared.reference
         if reference is None:
             return None
-        entry, folder = built.engines[0].entry, attempt.writer.folder
+        entry, folder = attempt.done[BuiltEngines].all[0].entry, attempt.writer.folder
         values = measure_few(entry, folder, reference, windows, self.options.progress)
         failed = lost_on_few(values, self.options.bounds)
         if not failed:
             return None
         texts = [f"{name} {values[name]:.3g} of {FEW} windows" for name in failed]
         return Trial(False, values, failed, FEW, why=", ".join(texts))
-
-    def _windows(self, attempt: Attempt, built: BuiltTarget) -> EvalWindows:
-        from optc.compiling.judging.text_windows import text_windows
-
-        where = built.limits.max_context, built.tokenizer, attempt.writer.folder
-        return text_windows(built.lowered.reference, *where, self.options.asked.eval_text)
 
     def _keep(self, kept: _Kept) -> None:
         """Keep what held; what held before is no better, and goes."""

@@ -19,8 +19,10 @@ from optc.system.options import AUTO, CompileOptions
 from optc.system.options.option import with_changes
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from optc.compiling.judging.judge import Judgement
-    from optc.compiling.stages.built_target import BuiltTarget
+    from optc.importer.imported import ImportedModel
 
 _LOG = logger(__name__)
 #: Options that a search among recipes does not take, or that change nothing of what is predicted.
@@ -29,19 +31,22 @@ _LEFT_OUT = ("set", "budget", "trained", "bisect", "keep_failed", "dump_dir", "n
 _NEAREST = 2
 
 
-def next_rung(options: ResolvedOptions, built: BuiltTarget, judgement: Judgement) -> str:
+def next_rung(
+    options: ResolvedOptions, imported: ImportedModel, reference: ir.Model, judgement: Judgement
+) -> str:
     """The recipe that is likely to hold the gates that failed, with its predicted figures, and the
     command that looks for one; empty where nothing can be said.
 
     Args:
         options: Of the compile whose gates failed.
-        built: Its engines.
+        imported: The model.
+        reference: Its dense form.
         judgement: What was measured.
     """
     if not any(gate.passed is False for gate in judgement.failed) or trims(options.recipe):
         return ""
     try:
-        found = _next(options, built, judgement)
+        found = _next(options, imported, reference, judgement)
     except OptcError as error:  # the gates failed, and that is what the user has to know
         _LOG.info("nothing is said about other recipes: %s", error.render())
         return ""
@@ -51,7 +56,9 @@ def next_rung(options: ResolvedOptions, built: BuiltTarget, judgement: Judgement
     )
 
 
-def _next(options: ResolvedOptions, built: BuiltTarget, judgement: Judgement) -> str:
+def _next(
+    options: ResolvedOptions, imported: ImportedModel, reference: ir.Model, judgement: Judgement
+) -> str:
     failed, own = options.recipe.name, options.asked.recipe
     bounds = {name: bound for name, bound in options.recipe.gates.items() if bound is not None}
     texts = tuple(f"{name}={bound!r}" for name, bound in bounds.items())
@@ -60,7 +67,7 @@ def _next(options: ResolvedOptions, built: BuiltTarget, judgement: Judgement) ->
     ladder = resolve_ladder(options.source, asked)
     trial = _trial(judgement)
     ladder = _with_few(ladder, {failed, *_candidates(ladder, bounds, failed, trial)})
-    rungs = predict_rungs(built.imported, ladder, dense=built.lowered.reference).rungs
+    rungs = predict_rungs(imported, ladder, dense=reference).rungs
     search = Search(rungs, bounds)
     search.trials[failed] = trial
     mine = next((rung for rung in rungs if rung.recipe == failed), None)

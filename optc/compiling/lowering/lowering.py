@@ -16,7 +16,7 @@ from optc.ir.pipeline.base import Pass
 from optc.ir.pipeline.instruments import Instrument, dump_to
 from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.pipeline.pipeline import Pipeline
-from optc.ir.pipeline.record import PassRecord
+from optc.ir.pipeline.record import PassRecord, warnings_of
 from optc.proof.reference.calibration import calibration_of, own_calibration
 from optc.system.processes.process_memory import give_back_freed
 from optc.system.progress import telling
@@ -56,11 +56,7 @@ class Lowered:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings of passes, also about what they should have found and did not."""
-        found = []
-        for run in self.runs:
-            found += [run.warning] if run.warning else []
-            found += [f"pass {run.name}: {text}" for text in run.report.warnings]
-        return tuple(found)
+        return warnings_of(self.runs)
 
 
 def lower(model: ir.Model, options: ResolvedOptions, *, dry: bool = False) -> Lowered:

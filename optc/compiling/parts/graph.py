@@ -1,22 +1,22 @@
-"""Halves of an encoder-decoder as engines of named tensors."""
+"""Parts of a model as engines of named tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from optc import registry
 from optc.artifact.tasks.task import ENCODER
-from optc.backend import Backend, TensorsBuilder
-from optc.compiling.building.built_engine import BuiltEngine, engine_of
-from optc.compiling.parts.own import dumps_of, own_part, unavailable
+from optc.artifact.writer import ArtifactWriter
+from optc.backend import Backend, EngineBuild, TensorsBuilder
+from optc.compiling.building.built_engine import BuiltEngine, build_engine
+from optc.compiling.parts.options import PartsOptions, tensors_builder
 from optc.compiling.resolving.engines import EngineTarget
-from optc.compiling.tensors.stages import Stages
 from optc.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from optc.artifact.tasks.task import Task
     from optc.importer.tensors.imported import ImportedTensors
     from optc.ir.pipeline.record import PassRecord
 
@@ -29,8 +29,8 @@ class Lowered(Protocol):
         """Of the passes."""
         ...
 
-    def build(self, stages: Stages, request: EngineTarget) -> BuiltEngine:
-        """Build one engine; the last request of ``stages`` changes the graph."""
+    def build(self, writer: ArtifactWriter, request: EngineTarget, *, last: bool) -> BuiltEngine:
+        """Build one engine; the ``last`` one changes the graph."""
         ...
 
 
@@ -50,50 +50,49 @@ class LoweredGraph:
     runs: Sequence[PassRecord]
     backend: Backend | None = None
 
-    def build(self, stages: Stages, request: EngineTarget) -> BuiltEngine:
+    def build(self, writer: ArtifactWriter, request: EngineTarget, *, last: bool) -> BuiltEngine:
         """See `Lowered`.
 
         Raises:
-            UnsupportedError: As `Stages.build_engine`.
+            UnsupportedError: The backend does not take the graph.
         """
-        name, backend = engine_of(self.role, request), self.backend or request.backend
-        return stages.build_engine(self.part, request, name, self.role, backend)
+        backend = self.backend or request.backend
+        model = self.part.model if last else self.part.model.clone()
 
+        def make(place: Path) -> EngineBuild:
+            builder = tensors_builder(backend)
+            return builder.build_tensors(model, self.part.interface, request.target, place)
 
-def lower_graph(stages: Stages, part: ImportedTensors, task: Task, role: str) -> LoweredGraph:
-    """A part by the recipe's own pipeline."""
-    graph = replace(part, model=part.model.clone())
-    return LoweredGraph(role, graph, stages.run_passes(graph.model, task, role))
+        return build_engine(writer, request, self.role, backend, make)
 
 
 def lower_encoder(
-    stages: Stages, part: ImportedTensors, role: str, warnings: list[str]
+    options: PartsOptions, part: ImportedTensors, warnings: list[str]
 ) -> LoweredGraph | None:
     """The encoder by the recipe's part for it; None where it is compiled by the recipe's own
     pipeline.
 
     Args:
-        stages: Of the recipe.
+        options: Of the compile.
         part: The encoder.
-        role: Of its engine.
         warnings: Get one that says why, where the recipe has such a part.
     """
-    own = own_part(stages, ENCODER)
+    own = options.own_part(ENCODER)
     if own is None:
         return None
     backend = registry.backend(own.backend)
     if not isinstance(backend, TensorsBuilder):
         reason = f"the backend {own.backend} builds no engines of named tensors"
-    elif not (reason := unavailable(backend, stages.engines)):
+    elif not (reason := options.unavailable(backend)):
         graph = replace(part, model=part.model.clone())
         try:
-            runs = own.pipeline.run(graph.model, dumps_of(stages, role))
+            runs = own.pipeline.run(graph.model, options.dumps(ENCODER))
         except UnsupportedError as error:
             reason = f"{error.where}: {error.message}"
         else:
-            return LoweredGraph(role, graph, runs, backend)
+            return LoweredGraph(ENCODER, graph, runs, backend)
     warnings.append(
-        f"the encoder runs in the backend {stages.recipe.backend}: none of {own.backend} is built"
+        f"the encoder runs in the backend {options.recipe.backend}: none of {own.backend} is built"
         f" of it ({reason})"
     )
     return None

@@ -1,34 +1,30 @@
-"""Gates of models of several parts: engines in a loop, beside the source and a baseline."""
+"""Gates of models of named tensors: engines in their loop, beside the source and a baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from optc import registry
 from optc.artifact.manifest import EngineEntry
-from optc.artifact.writer import ArtifactWriter
-from optc.backend import TensorsBuilder
-from optc.compiling.building.built_engine import TARGET, BuiltEngine
-from optc.compiling.judging.judge import Judgement, not_judged
-from optc.errors import UnsupportedError
-from optc.proof.gates.measure import GateResult, is_open
+from optc.compiling.parts.options import tensors_builder
+from optc.errors import ArtifactError, UnsupportedError
+from optc.proof.gates.measure import GateResult
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.system.hardware.machine import this_machine
 from optc.system.hardware.target import parse_target, usable_threads
-from optc.system.options import CompileOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from optc.compiling.recipes.recipe import Recipe
     from optc.importer.tensors.imported import ImportedTensors
 
 #: Executables by the role of their engines.
 Executables = Mapping[str, TensorsExecutable]
+#: Bounds by gate; None is measured and not judged.
+Bounds = Mapping[str, float | None]
 
 
 class Closable(Protocol):
@@ -42,17 +38,23 @@ class Closable(Protocol):
 E = TypeVar("E", bound=Closable)
 
 
-@dataclass(frozen=True)
-class Measuring(Generic[E]):
-    """Measures one set of engines.
+class Judge(Protocol[E]):
+    """Judges engines of one model."""
 
-    Attributes:
-        opens: Loads the engine whose files lie in a folder, with so many threads.
-        measure: Verdicts on a set by role, beside the baseline's; the name is the target's.
-    """
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Of the samples, for the report."""
+        ...
 
-    opens: Callable[[Path, EngineEntry, int], E]
-    measure: Callable[[Mapping[str, E], Executables, str], Iterable[GateResult]]
+    def open(self, folder: Path, entry: EngineEntry, threads: int) -> E:
+        """Load the engine whose files lie in a folder, with so many threads."""
+        ...
+
+    def measure(
+        self, engines: Mapping[str, E], baseline: Executables, bounds: Bounds, name: str
+    ) -> Iterable[GateResult]:
+        """Verdicts on engines by role, beside the baseline's; the name is the target's."""
+        ...
 
 
 class SourceExecutable:
@@ -78,57 +80,44 @@ def source_of(graphs: Mapping[str, ImportedTensors]) -> Executables:
     return {role: SourceExecutable(part) for role, part in graphs.items()}
 
 
-def judge_parts(
-    recipe: Recipe,
-    writer: ArtifactWriter,
-    asked: CompileOptions,
+def measure_parts(
+    judge: Judge[E],
+    bounds: Bounds,
     graphs: Mapping[str, ImportedTensors],
     originals: Mapping[str, ir.Model],
-    engines: Sequence[BuiltEngine],
-    measuring: Measuring[E],
-    facts: Mapping[str, Any],
-) -> Judgement:
-    """Measure the recipe's gates through every set of engines that runs here.
+    engines: Iterable[tuple[EngineEntry, Sequence[EngineEntry]]],
+    artifact: Path,
+    scratch: Path,
+) -> list[GateResult]:
+    """Verdicts on every target engine; those that do not run here have none.
 
     Args:
-        recipe: Its gates count.
-        writer: Of the artifact; engines were built under it.
-        asked: Whether gates are wanted, and may be left unmeasured.
+        judge: Opens and measures engines.
+        bounds: By gate.
         graphs: The imported parts, by role.
         originals: The graphs as they were imported, by role, for the baseline; they are built, and
             so changed.
-        engines: Built ones of all parts and targets.
-        measuring: Gives the verdicts on one set.
-        facts: For the report, beside what is known here.
+        engines: Target engines, each with all that run with it, itself among them.
+        artifact: Folder of the engines' folders.
+        scratch: An empty folder for the baseline.
     """
-    targets = [built for built in engines if built.entry.role == TARGET]
-    if asked.no_gates:
-        return not_judged(recipe.gates, targets)
     threads, verdicts = usable_threads(), list[GateResult]()
     with ExitStack() as stack:
-        folder = stack.enter_context(writer.scratch())
         baseline = {
-            role: _closing(stack, _baseline(originals[role], part, folder / role, threads))
+            role: _closing(stack, _baseline(originals[role], part, scratch / role, threads))
             for role, part in graphs.items()
         }
-        for built in targets:
-            if reason := this_machine().misfit(built.request.target):
-                verdicts += _unmeasured(recipe.gates, reason, built.entry.name)
+        for target, beside in engines:
+            if reason := this_machine().misfit(target.target):
+                verdicts += _unmeasured(bounds, reason, target.name)
                 continue
-            beside = [one.entry for one in engines if one.request is built.request]
             with ExitStack() as own:
                 found = {
-                    entry.role: _closing(
-                        own, measuring.opens(writer.folder / entry.folder, entry, threads)
-                    )
+                    entry.role: _closing(own, judge.open(artifact / entry.folder, entry, threads))
                     for entry in beside
                 }
-                verdicts += measuring.measure(found, baseline, built.entry.name)
-    strict = not (asked.allow_unmeasured or asked.keep_failed)
-    failed = [one for one in verdicts if one.passed is False or (strict and is_open(one))]
-    shown = tuple(one for one in verdicts if one.value is not None or one.bound is not None)
-    told = {**facts, "reference": "source"}
-    return Judgement(shown, measured=True, failed=tuple(failed), facts=told)
+                verdicts += judge.measure(found, baseline, bounds, target.name)
+    return verdicts
 
 
 def _closing(stack: ExitStack, engine: E) -> E:
@@ -140,17 +129,20 @@ def _baseline(
     model: ir.Model, part: ImportedTensors, folder: Path, threads: int
 ) -> TensorsExecutable:
     """The graph as it was imported, in ONNX Runtime on the CPU."""
-    backend = registry.backend("onnxruntime")
-    if not isinstance(backend, TensorsBuilder):
-        raise UnsupportedError("runs no models of named tensors", where="backend onnxruntime")
+    backend = tensors_builder(registry.backend("onnxruntime"))
     folder.mkdir()
     build = backend.build_tensors(model, part.interface, parse_target("native"), folder)
-    return backend.load_tensors(folder, part.interface, build.backend_data, threads)
+    try:
+        return backend.load_tensors(folder, part.interface, build.backend_data, threads)
+    except ArtifactError as error:  # it was written a moment ago: the graph is at fault
+        raise UnsupportedError(
+            f"ONNX Runtime does not take the graph: {error.message}",
+            where=part.name,
+            hint="export it with standard operators",
+        ) from error
 
 
-def _unmeasured(
-    bounds: Mapping[str, float | None], reason: str, engine: str
-) -> Sequence[GateResult]:
+def _unmeasured(bounds: Bounds, reason: str, engine: str) -> Sequence[GateResult]:
     """Gates of an engine that cannot run here."""
     return [
         GateResult(name, None, bound, None, "none", reason, engine)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -12,11 +12,11 @@ from msgspec import structs
 from optc import registry
 from optc.artifact.manifest import EngineEntry
 from optc.artifact.tasks.task import Task
-from optc.backend import BuildOptions, SharedWeights, StepBackend
-from optc.compiling.building.built_engine import TARGET, BuiltEngine, engine_of, entry_of, folder_of
-from optc.compiling.parts.own import DECODER, dumps_of, own_part, unavailable
+from optc.artifact.writer import ArtifactWriter
+from optc.backend import BuildOptions, EngineBuild, StepBackend
+from optc.compiling.building.built_engine import TARGET, BuiltEngine, build_engine
+from optc.compiling.parts.options import PartsOptions
 from optc.compiling.resolving.engines import EngineTarget
-from optc.compiling.tensors.stages import Stages
 from optc.errors import UnsupportedError
 from optc.runtime.executable.interface import type_of
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from optc.ir.pipeline.record import PassRecord
 
+#: Key of a recipe's part for a decoder's steps; that of the encoder is its role.
+DECODER = "decoder"
 #: Rows of a step, sequences that run at once, and rows of a step with logits.
 _ROWS, _SEQUENCES, _LOGITS = 256, 16, 64
 
@@ -68,42 +70,43 @@ class LoweredSteps:
     limits: BuildOptions
     runs: Sequence[PassRecord]
 
-    def build(self, stages: Stages, request: EngineTarget) -> BuiltEngine:
-        """Build one engine, which the last request changes."""
-        started, name = time.perf_counter(), engine_of(TARGET, request)
-        model = self.model if request is stages.engines[-1] else self.model.clone()
-        place, backend = stages.writer.subfolder(folder_of(name)), self.backend
-        build = backend.build(model, request.target, place, self.limits)
-        entry = entry_of(name, TARGET, backend, request.target, build)
-        weights = SharedWeights(f"../{name}", build.backend_data)
-        return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
+    def build(self, writer: ArtifactWriter, request: EngineTarget, *, last: bool) -> BuiltEngine:
+        """Build one engine; the ``last`` one changes the step."""
+        model = self.model if last else self.model.clone()
+
+        def make(place: Path) -> EngineBuild:
+            return self.backend.build(model, request.target, place, self.limits)
+
+        return build_engine(writer, request, TARGET, self.backend, make)
 
 
-def lower_steps(stages: Stages, part: StepPart | None, warnings: list[str]) -> LoweredSteps | None:
+def lower_steps(
+    options: PartsOptions, part: StepPart | None, warnings: list[str]
+) -> LoweredSteps | None:
     """The decoder as a ragged step; None where it is compiled by the recipe's own pipeline.
 
     Args:
-        stages: Of the recipe.
+        options: Of the compile.
         part: The decoder, if the model has one.
         warnings: Get one that says why, where the recipe wants steps.
     """
-    own = None if part is None else own_part(stages, DECODER)
+    own = None if part is None else options.own_part(DECODER)
     if part is None or own is None:
         return None
     backend = registry.backend(own.backend)
     if not isinstance(backend, StepBackend):
         reason = f"the backend {own.backend} builds no steps"
-    elif not (reason := unavailable(backend, stages.engines)):
+    elif not (reason := options.unavailable(backend)):
         try:
             model = part.export()
-            runs = own.pipeline.run(model, dumps_of(stages, "steps"))
-            reason = refusal(backend, model, stages.engines)
+            runs = own.pipeline.run(model, options.dumps("steps"))
+            reason = refusal(backend, model, options.engines)
             if not reason:
                 return LoweredSteps(backend, model, part.limits, runs)
         except UnsupportedError as error:
             reason = f"{error.where}: {error.message}"
     warnings.append(
-        f"the decoder runs in the backend {stages.recipe.backend}, in batches of requests that"
+        f"the decoder runs in the backend {options.recipe.backend}, in batches of requests that"
         f" begin together: no steps of {own.backend} are built of it ({reason})"
     )
     return None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tokenizers
 
-from optc.artifact.tasks.task import ENCODER
-from optc.artifact.writer import ArtifactWriter
-from optc.compiling.building.built_engine import TARGET, BuiltEngine
-from optc.compiling.judging.judge import Judgement
-from optc.compiling.parts.judging import Executables, Measuring, judge_parts, source_of
+from optc.artifact.manifest import EngineEntry
+from optc.artifact.tasks.task import ENCODER, TARGET
+from optc.compiling.parts.judging import Bounds, Executables, source_of
 from optc.proof.gates.measure import GateResult
 from optc.proof.gates.speech.measure import measure_transcriber
 from optc.runtime.audio.wav import Sound
@@ -19,56 +19,47 @@ from optc.runtime.encoded.open import as_decoder, as_tensors, open_engine
 from optc.runtime.encoded.step_decoder import StepDecoder
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.speech.transcriber import Transcriber
-from optc.system.options import CompileOptions
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from optc.compiling.recipes.recipe import Recipe
     from optc.importer.tensors.speech import ImportedSpeech
 
 #: Opened engines by role.
 Engines = Mapping[str, TensorsExecutable | StepDecoder]
 
 
-def judge_speech(
-    imported: ImportedSpeech,
-    sounds: Sequence[Sound],
-    recipe: Recipe,
-    writer: ArtifactWriter,
-    asked: CompileOptions,
-    originals: Mapping[str, ir.Model],
-    engines: Sequence[BuiltEngine],
-) -> Judgement:
-    """Measure the recipe's gates through every pair of engines that runs here.
+@dataclass(frozen=True)
+class SpeechJudge:
+    """Compares pairs of encoder and decoder with the source in PyTorch (`Judge`).
 
-    Args:
+    Attributes:
         imported: With the source's own outputs.
         sounds: To write down.
-        recipe: Its gates count.
-        writer: Of the artifact.
-        asked: Whether gates are wanted, and may be left unmeasured.
-        originals: The graphs of encoder and decoder as imported, by role, for the baseline; they
-            are built, and so changed.
-        engines: Built under ``writer``; an encoder stands before its decoder.
     """
-    reference = source_transcriber(imported)
 
-    def measure(found: Engines, baseline: Executables, name: str) -> Sequence[GateResult]:
-        both = [_transcriber(imported, one) for one in (found, baseline)]
-        return measure_transcriber(both[0], reference, both[1], sounds, recipe.gates, name)
+    imported: ImportedSpeech
+    sounds: Sequence[Sound]
 
-    facts = {"samples": len(sounds), "seconds": sum(sound.seconds for sound in sounds)}
-    return judge_parts(
-        recipe,
-        writer,
-        asked,
-        imported.halves.by_role,
-        originals,
-        engines,
-        Measuring(open_engine, measure),
-        facts,
-    )
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Of the sounds."""
+        return {
+            "samples": len(self.sounds),
+            "seconds": sum(sound.seconds for sound in self.sounds),
+        }
+
+    def open(
+        self, folder: Path, entry: EngineEntry, threads: int
+    ) -> TensorsExecutable | StepDecoder:
+        """An encoder, or a decoder."""
+        return open_engine(folder, entry, threads)
+
+    def measure(
+        self, engines: Engines, baseline: Executables, bounds: Bounds, name: str
+    ) -> Sequence[GateResult]:
+        """Verdicts on a pair."""
+        both = [_transcriber(self.imported, one) for one in (engines, baseline)]
+        reference = source_transcriber(self.imported)
+        return measure_transcriber(both[0], reference, both[1], self.sounds, bounds, name)
 
 
 def source_transcriber(imported: ImportedSpeech) -> Transcriber:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from optc.importer.tensors.speech import ImportedSpeech
 
 
-def give_speech_samples(imported: ImportedSpeech, sounds: Sequence[Sound]) -> None:
+def give_speech_samples(imported: ImportedSpeech, sounds: Sequence[Sound]) -> tuple[str, ...]:
     """Give each graph its samples: the encoder the sounds, the decoder the transcripts that the
-    source writes, each as one step. Sounds beyond a window are left out.
+    source writes, each as one step. Sounds beyond a window are left out. No warnings.
 
     Raises:
         InputError: No sound has words within a window.
@@ -38,3 +38,4 @@ def give_speech_samples(imported: ImportedSpeech, sounds: Sequence[Sound]) -> No
         )
     give_samples(imported.halves.encoder.model, encoder)
     give_samples(imported.halves.decoder.model, decoder)
+    return ()

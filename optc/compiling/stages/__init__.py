@@ -1,1 +1,1 @@
-"""The stages of a compile of a model that generates text, in order, and what each leaves."""
+"""Stages of a compile: the row of them, and what those of all tasks have in common."""

@@ -21,6 +21,6 @@ class SharedWork:
         reference: The float32 model, whose hidden states are kept for the windows of the gates.
     """
 
-    imported: ImportedModel | None = None
+    imported: ImportedModel
     domain: DomainVerdict | None = None
     reference: BlockwiseReference | None = None

@@ -15,9 +15,9 @@ from optc.artifact.tasks.tensors import TENSORS_NAME
 from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT, TEXT_TO_TEXT_NAME
 from optc.artifact.tasks.transcription import TRANSCRIPTION, TRANSCRIPTION_NAME
 from optc.compiling.ladder.measured.options import check_gates, resolve_measured
+from optc.compiling.parts.options import check_taken, load_member, load_tensor_recipe
 from optc.compiling.recipes.recipe import Recipe
 from optc.compiling.resolving.engines import name_engines
-from optc.compiling.tensors.compile import check_taken, load_member, load_tensor_recipe
 from optc.errors import InputError, UnsupportedError
 from optc.runtime.executable.tensors_interface import TensorSpec
 from optc.system.options import AUTO, CompileOptions
@@ -134,7 +134,7 @@ def plan_tensors(
             recipes = [load_member(member) for member in members]
             found = tuple(_planned(one, asked, graphs, task, strict=False) for one in recipes)
         else:
-            recipe = load_tensor_recipe(asked, (kind,))
+            recipe = load_tensor_recipe(asked, kind)
             found = (_planned(recipe, asked, graphs, task, strict=True),)
     return TensorsPlan(name, task.name, task.reference, parts, found, tuple(warnings))
 

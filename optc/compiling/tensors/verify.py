@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.choose import reason_against
+from optc.artifact.tasks.task import TARGET
 from optc.artifact.tasks.tensors import TENSORS_NAME
 from optc.compiling.judging.verify_gates import (
     VerifiedGates,
@@ -16,7 +17,8 @@ from optc.compiling.judging.verify_gates import (
     keep_verdicts,
     without_verdict,
 )
-from optc.compiling.tensors.judge import measure_engines
+from optc.compiling.parts.judging import measure_parts
+from optc.compiling.tensors.judge import TensorsJudge, with_kept_outputs
 from optc.compiling.tensors.sentences import samples_for
 from optc.errors import InputError, UnsupportedError
 from optc.runtime.executable.tensors_interface import TensorsInterface
@@ -63,11 +65,13 @@ def verify_tensor_gates(
     progress("import", 0, 0)
     imported = _source(artifact, reference)
     samples, warnings = samples_for(imported, inputs)
-    entries = [(entry, artifact.path / entry.folder) for entry in engines]
     progress("gates", 0, 0)
+    judge = TensorsJudge(with_kept_outputs(imported), samples)
+    graphs, sets = {TARGET: imported}, [(entry, [entry]) for entry in engines]
     with TemporaryDirectory() as scratch:
-        original = imported.model.clone()
-        found = measure_engines(bounds, imported, original, samples, entries, Path(scratch))
+        originals = {TARGET: imported.model.clone()}
+        where = artifact.path, Path(scratch)
+        found = measure_parts(judge, bounds, graphs, originals, sets, *where)
     measured = [entry.name for entry in engines if not reason_against(entry, this_machine())]
     kept = keep_verdicts(artifact, measured, tuple(found))
     return VerifiedGates(tuple(found), (*warnings, *kept))

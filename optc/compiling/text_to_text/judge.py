@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tokenizers
 
 from optc.artifact.manifest import EngineEntry
-from optc.artifact.tasks.task import ENCODER
-from optc.artifact.writer import ArtifactWriter
-from optc.compiling.building.built_engine import TARGET, BuiltEngine
-from optc.compiling.judging.judge import Judgement
-from optc.compiling.parts.judging import Executables, Measuring, judge_parts, source_of
+from optc.artifact.tasks.task import ENCODER, TARGET
+from optc.compiling.parts.judging import Bounds, Executables, source_of
 from optc.proof.gates.measure import GateResult
 from optc.proof.gates.text_to_text.measure import measure_rewriter
+from optc.runtime.encoded.open import as_tensors
 from optc.runtime.engine import Engine
 from optc.runtime.executable.tensors import TensorsExecutable
-from optc.runtime.text_to_text.open import as_encoder, as_writer, open_part
+from optc.runtime.text_to_text.open import as_writer, open_part
 from optc.runtime.text_to_text.rewriter import Rewriter
 from optc.runtime.text_to_text.rewriting import RewritingChanges
-from optc.system.options import CompileOptions
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from optc.compiling.recipes.recipe import Recipe
     from optc.importer.tensors.text_to_text import ImportedRewriter
 
 #: Opened engines by role.
@@ -35,49 +30,36 @@ Engines = Mapping[str, TensorsExecutable | Engine]
 _TOKENS = 48
 
 
-def judge_rewriter(
-    imported: ImportedRewriter,
-    texts: Sequence[str],
-    recipe: Recipe,
-    writer: ArtifactWriter,
-    asked: CompileOptions,
-    originals: Mapping[str, ir.Model],
-    engines: Sequence[BuiltEngine],
-) -> Judgement:
-    """Compare pairs of encoder and decoder with the source in PyTorch.
+@dataclass(frozen=True)
+class RewriterJudge:
+    """Compares pairs of encoder and decoder with the source in PyTorch (`Judge`).
 
-    Args:
+    Attributes:
         imported: With the source's own outputs.
         texts: To read.
-        recipe: Whose bounds count.
-        writer: Of the artifact.
-        asked: Whether gates are measured at all, and must be.
-        originals: The graphs of encoder and decoder as imported, by role, for the baseline; they
-            are built, and so changed.
-        engines: Built under ``writer``; an encoder stands before its decoder.
     """
-    reference = source_rewriter(imported)
-    most = min(_TOKENS, imported.conventions.most_tokens)
-    how: RewritingChanges = {"max_tokens": most, "truncate": True}
 
-    def opens(folder: Path, entry: EngineEntry, threads: int) -> TensorsExecutable | Engine:
-        return open_part(folder, entry, threads, imported.conventions)
+    imported: ImportedRewriter
+    texts: Sequence[str]
 
-    def measure(found: Engines, baseline: Executables, name: str) -> Sequence[GateResult]:
-        both = [_rewriter(imported, one) for one in (found, baseline)]
-        return measure_rewriter(both[0], reference, both[1], texts, recipe.gates, name, how)
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Of the texts."""
+        return {"samples": len(self.texts)}
 
-    facts = {"samples": len(texts)}
-    return judge_parts(
-        recipe,
-        writer,
-        asked,
-        imported.halves.by_role,
-        originals,
-        engines,
-        Measuring(opens, measure),
-        facts,
-    )
+    def open(self, folder: Path, entry: EngineEntry, threads: int) -> TensorsExecutable | Engine:
+        """An encoder, or a decoder."""
+        return open_part(folder, entry, threads, self.imported.conventions)
+
+    def measure(
+        self, engines: Engines, baseline: Executables, bounds: Bounds, name: str
+    ) -> Sequence[GateResult]:
+        """Verdicts on a pair."""
+        both = [_rewriter(self.imported, one) for one in (engines, baseline)]
+        most = min(_TOKENS, self.imported.conventions.most_tokens)
+        how: RewritingChanges = {"max_tokens": most, "truncate": True}
+        reference = source_rewriter(self.imported)
+        return measure_rewriter(both[0], reference, both[1], self.texts, bounds, name, how)
 
 
 def source_rewriter(imported: ImportedRewriter) -> Rewriter:
@@ -87,5 +69,5 @@ def source_rewriter(imported: ImportedRewriter) -> Rewriter:
 
 def _rewriter(imported: ImportedRewriter, engines: Engines) -> Rewriter:
     tokenizer = tokenizers.Tokenizer.from_str(imported.tokenizer)
-    encoder, writer = as_encoder(engines[ENCODER]), as_writer(engines[TARGET])
+    encoder, writer = as_tensors(engines[ENCODER]), as_writer(engines[TARGET])
     return Rewriter(encoder, writer, imported.conventions, tokenizer, {})

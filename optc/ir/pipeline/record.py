@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,3 +39,12 @@ class PassRecord:
             "facts": self.report.facts,
             "warning": self.warning,
         }
+
+
+def warnings_of(runs: Iterable[PassRecord]) -> tuple[str, ...]:
+    """The warnings of passes, also about what they should have found and did not."""
+    found: list[str] = []
+    for run in runs:
+        found += [run.warning] if run.warning else []
+        found += [f"pass {run.name}: {text}" for text in run.report.warnings]
+    return tuple(found)

@@ -36,13 +36,13 @@ def as_decoder(engine: TensorsExecutable | StepDecoder) -> Decoder:
     return engine if isinstance(engine, StepDecoder) else TensorDecoder(engine)
 
 
-def as_tensors(engine: TensorsExecutable | StepDecoder) -> TensorsExecutable:
+def as_tensors(engine: object) -> TensorsExecutable:
     """The engine, which takes and gives named tensors.
 
     Raises:
         UnsupportedError: It runs steps.
     """
-    if isinstance(engine, StepDecoder):
+    if not isinstance(engine, TensorsExecutable):
         raise UnsupportedError("runs steps of a decoder, not named tensors", where="engine")
     return engine
 

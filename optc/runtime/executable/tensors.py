@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
 
+@runtime_checkable
 class TensorsExecutable(Protocol):
     """A loaded engine of `optc.runtime.executable.tensors_interface.TensorsInterface`.
 

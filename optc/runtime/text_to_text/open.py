@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from optc.artifact.manifest import EngineEntry
-from optc.errors import InputError, UnsupportedError
+from optc.errors import InputError
 from optc.runtime.encoded.attending import Attending
 from optc.runtime.encoded.open import check_no_drafts, load_encoded
 from optc.runtime.engine import Engine
@@ -68,17 +68,6 @@ def open_part(
 def as_writer(engine: TensorsExecutable | Engine) -> Writer:
     """The writer of a decoder's engine."""
     return StepWriter(engine) if isinstance(engine, Engine) else TensorWriter(engine)
-
-
-def as_encoder(engine: TensorsExecutable | Engine) -> TensorsExecutable:
-    """The engine, which takes and gives named tensors.
-
-    Raises:
-        UnsupportedError: It runs steps.
-    """
-    if isinstance(engine, Engine):
-        raise UnsupportedError("runs steps of a decoder, not named tensors", where="engine")
-    return engine
 
 
 def _drafting(settings: ServeSettings, threads: int, key: str) -> Drafting:

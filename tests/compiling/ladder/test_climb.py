@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
 
+from optc.artifact.artifact import Artifact
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.judging.judge import Judgement
 from optc.compiling.ladder import climb as climbing
@@ -24,6 +25,7 @@ from optc.compiling.ladder.record import NoRungHeldError
 from optc.compiling.ladder.rungs import Rung
 from optc.compiling.recipes.recipe import load_recipe
 from optc.compiling.resolving.options import ResolvedOptions
+from optc.compiling.stages.row import Attempt, BuiltEngines, Done, JudgeStage, Row, Stage
 from optc.compiling.stages.shared import SharedWork
 from optc.errors import InputError, UnsupportedError
 from optc.proof.gates.measure import judge
@@ -51,59 +53,77 @@ class Mountain:
         few: The same of few windows; empty where the engine does not run here.
         broken: Errors of builds, by recipe.
         done: What was called, in order.
+        artifact, engines, ladder: What was finished.
     """
 
     losses: Mapping[str, float]
     few: dict[str, float] = field(default_factory=dict)
     broken: dict[str, Exception] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
+    artifact: Artifact | None = None
+    engines: list[str] = field(default_factory=list)
+    ladder: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
-class Attempt:
-    """Writes a file as its engine, and one in its scratch folder."""
+class Asked:
+    """What an attempt is made with."""
 
     mountain: Mountain
     options: ResolvedOptions
-    writer: ArtifactWriter
-    scratch: Path
 
     @property
     def name(self) -> str:
         return self.options.recipe.name
 
-    def load(self) -> Any:
-        self.mountain.done.append("load")
-        return SimpleNamespace(name="model")
 
-    def build(self) -> Any:
-        self.mountain.done.append(f"build {self.name}")
-        (self.writer.subfolder("engines/target") / "engine.bin").write_text(self.name)
-        (self.scratch / "lowered.onnx").write_text("lowered")
-        if self.name in self.mountain.broken:
-            raise self.mountain.broken[self.name]
-        self.options.progress("build", 1, 2)
-        entry = SimpleNamespace(name=self.name)
-        return SimpleNamespace(
-            engines=[SimpleNamespace(entry=entry)],
-            limits=SimpleNamespace(max_context=64),
-            tokenizer=None,
-            lowered=SimpleNamespace(reference=None),
-        )
+class Build(Stage):
+    """Writes a file as its engine, and one in its scratch folder."""
 
-    def judge(self, built: Any) -> Judgement:
-        self.mountain.done.append(f"judge {self.name}")
-        assert (self.writer.folder / "engines/target/engine.bin").read_text() == self.name
-        bounds = self.options.recipe.gates
-        gate = judge("kl_mean", self.mountain.losses.get(self.name), bounds["kl_mean"], "no clock")
+    name: ClassVar[str] = "build"
+
+    def run(self, done: Done) -> BuiltEngines:
+        asked = done[Asked]
+        asked.mountain.done.append(f"build {asked.name}")
+        engine = done[ArtifactWriter].subfolder("engines/target") / "engine.bin"
+        engine.write_text(asked.name)
+        (done.scratch / "lowered.onnx").write_text("lowered")
+        if asked.name in asked.mountain.broken:
+            raise asked.mountain.broken[asked.name]
+        asked.options.progress("build", 1, 2)
+        return BuiltEngines([cast(Any, SimpleNamespace(entry=SimpleNamespace(name=asked.name)))])
+
+
+class JudgeIt(JudgeStage):
+    """Loses what its mountain says."""
+
+    def run(self, done: Done) -> Judgement:
+        asked = done[Asked]
+        asked.mountain.done.append(f"judge {asked.name}")
+        folder = done[ArtifactWriter].folder
+        assert (folder / "engines/target/engine.bin").read_text() == asked.name
+        bound = asked.options.recipe.gates["kl_mean"]
+        gate = judge("kl_mean", asked.mountain.losses.get(asked.name), bound, "no clock")
         failed = (gate,) if gate.passed is False else ()
         return Judgement((gate,), measured=True, failed=failed)
 
-    def finish(self, built: Any, judgement: Judgement, **more: Any) -> Any:
-        self.mountain.done.append(f"finish {self.name}")
-        assert self.writer.folder.parent.name == "out", "it is in the artifact's own folder now"
-        files = sorted(p for p in self.writer.folder.rglob("*") if p.is_file())
-        return SimpleNamespace(engines=[p.read_text() for p in files], **more)
+
+class Finish(Stage):
+    """Leaves what lies in the artifact's folder."""
+
+    name: ClassVar[str] = "write"
+
+    def run(self, done: Done) -> None:
+        asked, folder = done[Asked], done[ArtifactWriter].folder
+        asked.mountain.done.append(f"finish {asked.name}")
+        assert folder.parent.name == "out", "it is in the artifact's own folder now"
+        asked.mountain.artifact = object.__new__(Artifact)
+        asked.mountain.engines = [p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()]
+        asked.mountain.ladder = done.report["ladder"]
+        done.leave(asked.mountain.artifact)
+
+
+ROW = Row((Build(),), JudgeIt(), (Finish(),))
 
 
 @pytest.fixture
@@ -127,13 +147,13 @@ def climbed(
     rungs: tuple[Rung, ...] = RUNGS,
     progress: Any = None,
 ) -> Any:
-    """What `climb` returns."""
+    """The mountain, when `climb` is done."""
     monkeypatch.setattr(
         climbing,
         "predict_rungs",
         lambda imported, options: Predictions(rungs, {"odd": "it suits nobody"}, cast(Any, None)),
     )
-    monkeypatch.setattr(climbing._Climber, "_windows", lambda *_: WINDOWS)
+    monkeypatch.setattr(climbing, "windows_of", lambda done: WINDOWS)
 
     def measure_few(entry: Any, *_: Any) -> dict[str, float]:
         return {"kl_mean": mountain.few[entry.name]} if entry.name in mountain.few else {}
@@ -157,9 +177,13 @@ def climbed(
     with ArtifactWriter(options.output) as writer, writer.scratch() as scratch:
 
         def begin(options: ResolvedOptions, folder: Path) -> Any:
-            return Attempt(mountain, options, writer.in_folder(folder / "artifact"), folder)
+            done = Done(options.progress, scratch=folder)
+            done.leave(Asked(mountain, options), writer.in_folder(folder / "artifact"))
+            return Attempt(done.leave(CompileOptions()), ROW)
 
-        return climb(options, SharedWork(), begin, writer, scratch)
+        shared = SharedWork(cast(Any, SimpleNamespace(name="model")))
+        assert climb(options, shared, begin, writer, scratch) is mountain.artifact
+        return mountain
 
 
 @dataclass(frozen=True)
@@ -176,7 +200,7 @@ def test_the_best_that_holds_is_finished_although_it_was_not_the_last_to_be_trie
     mountain = Mountain({"int8-fused": 0.001, "int4-fused": 0.02}, few={"int4-fused": 0.011})
     artifact = climbed(tmp_path, monkeypatch, mountain)
     assert mountain.done == [
-        *("load", "build int8-fused", "judge int8-fused"),
+        *("build int8-fused", "judge int8-fused"),
         *("build int4-fused", "judge int4-fused"),
         "finish int8-fused",
     ]
@@ -277,7 +301,10 @@ def test_stages_of_an_attempt_are_told_with_its_recipe(
     told: list[tuple[str, int, int]] = []
     mountain = Mountain({"int8-fused": 0.001, "int4-fused": 0.009})
     climbed(tmp_path, monkeypatch, mountain, progress=lambda *one: told.append(one))
-    assert told == [("int8-fused: build", 1, 2), ("int4-fused: build", 1, 2)]
+    names = ("int8-fused", "int4-fused")
+    stages = [("build", 0, 0), ("build", 1, 2), ("gates", 0, 0)]
+    expected = [(f"{name}: {stage}", a, b) for name in names for stage, a, b in stages]
+    assert told == [*expected, ("int4-fused: write", 0, 0)]
 
 
 def test_calibrations_are_shared_in_a_folder_that_goes_with_the_compile(
@@ -286,10 +313,10 @@ def test_calibrations_are_shared_in_a_folder_that_goes_with_the_compile(
     caches: set[str] = set()
     build = Attempt.build
 
-    def seen(self: Attempt) -> Any:
-        steps = self.options.recipe.pipeline.passes
+    def seen(self: Attempt) -> None:
+        steps = self.done[Asked].options.recipe.pipeline.passes
         caches.update(getattr(one, "cache", "") for one in steps)
-        return build(self)
+        build(self)
 
     monkeypatch.setattr(Attempt, "build", seen)
     climbed(tmp_path, monkeypatch, Mountain({"int8-fused": 0.001, "int4-fused": 0.009}))

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.writer import ArtifactWriter
-from optc.compiling.judging.judge import Judgement
 from optc.compiling.ladder.climb import trial_of
 from optc.compiling.ladder.measured.options import MeasuredLadder
 from optc.compiling.ladder.members import Member
 from optc.compiling.ladder.record import NoRungHeldError
 from optc.compiling.ladder.rungs import Prediction, Rung
 from optc.compiling.ladder.search import Search, Trial
+from optc.compiling.stages.row import Attempt
 from optc.errors import InputError
 from optc.system.logs.logger import logger
 from optc.system.processes.process_memory import give_back_freed
@@ -28,28 +28,6 @@ _LOG = logger(__name__)
 #: Speeds that differ by less are equal; then the smaller artifact is the better one.
 _STEP = 1.03
 _UNKNOWN = Prediction(None, None, None, 0, 0)
-
-
-class Attempt(Protocol):
-    """A compile by one recipe.
-
-    Attributes:
-        writer: Of a folder of its own; from `finish` on of the artifact's.
-    """
-
-    writer: ArtifactWriter
-
-    def build(self) -> None:
-        """All stages up to the engines."""
-        ...
-
-    def judge(self) -> Judgement:
-        """The gates."""
-        ...
-
-    def finish(self, **more: Any) -> Artifact:
-        """All stages behind the gates; ``more`` goes into the report."""
-        ...
 
 
 #: Begins an attempt: a recipe, the writer of its folder, and whom to tell what goes on.
@@ -115,7 +93,7 @@ class MeasuredClimber:
         kept = self.kept
         for path in kept.attempt.writer.folder.iterdir():
             path.rename(self.writer.folder / path.name)
-        kept.attempt.writer = self.writer
+        kept.attempt.done.leave(self.writer)
         return kept.attempt.finish(ladder=self.to_json())
 
     def to_json(self) -> dict[str, Any]:

@@ -13,11 +13,11 @@ import optc as package
 from optc import registry
 from optc.artifact.artifact import Artifact
 from optc.backend import BuildOptions
-from optc.compiling import compile_text as compiling
 from optc.compiling.judging.judge import Judgement
 from optc.compiling.ladder import few_windows, next_rung
 from optc.compiling.ladder.options import LadderOptions
 from optc.compiling.ladder.predict import Predictions, predict_rungs
+from optc.compiling.text import stages as compiling
 from optc.errors import GateError
 from optc.proof.gates.measure import judge
 from optc.proof.roofline.costs import KernelCost, StepCosts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,6 +17,7 @@ from optc.compiling.ladder.measured.climb import MeasuredClimber
 from optc.compiling.ladder.measured.options import resolve_measured
 from optc.compiling.ladder.members import Member
 from optc.compiling.ladder.record import NoRungHeldError
+from optc.compiling.stages.row import Attempt, Done, JudgeStage, Row, Stage
 from optc.errors import InputError, UnsupportedError
 from optc.proof.gates.measure import GateResult, judge
 from optc.system.options import CompileOptions
@@ -35,38 +36,57 @@ class Engine:
 
 
 @dataclass
-class Attempt:
-    """Writes a file as its engine."""
+class Made:
+    """An attempt at a recipe, and what became of it."""
 
     name: str
     engine: Engine | Exception
-    writer: ArtifactWriter
-    done: list[str]
+    log: list[str]
     report: dict[str, Any] = field(default_factory=dict)
 
-    def build(self) -> None:
-        self.done.append(f"build {self.name}")
-        if isinstance(self.engine, Exception):
-            raise self.engine
-        (self.writer.folder / "engine").write_bytes(self.engine.content)
 
-    def judge(self) -> Judgement:
-        self.done.append(f"judge {self.name}")
-        assert isinstance(self.engine, Engine)
+class Build(Stage):
+    """Writes a file as its engine."""
+
+    name: ClassVar[str] = "build"
+
+    def run(self, done: Done) -> None:
+        made = done[Made]
+        made.log.append(f"build {made.name}")
+        if isinstance(made.engine, Exception):
+            raise made.engine
+        (done[ArtifactWriter].folder / "engine").write_bytes(made.engine.content)
+
+
+class JudgeIt(JudgeStage):
+    """Says what its engine is like."""
+
+    def run(self, done: Done) -> Judgement:
+        made = done[Made]
+        made.log.append(f"judge {made.name}")
+        assert isinstance(made.engine, Engine)
         gates = (
-            judge("sqnr_db", self.engine.sqnr, BOUND),
-            GateResult("inference_speedup", self.engine.speed, None, None, "engine", "", "target"),
+            judge("sqnr_db", made.engine.sqnr, BOUND),
+            GateResult("inference_speedup", made.engine.speed, None, None, "engine", "", "target"),
         )
         failed = tuple(one for one in gates if one.passed is False)
         return Judgement(gates, measured=True, failed=failed)
 
-    def finish(self, **more: Any) -> Artifact:
-        self.done.append(f"finish {self.name}")
-        self.report.update(more)
-        (self.writer.output.parent / "chosen").write_bytes(
-            (self.writer.folder / "engine").read_bytes()
-        )
-        return None  # type: ignore[return-value]
+
+class Finish(Stage):
+    """Writes the chosen file."""
+
+    name: ClassVar[str] = "write"
+
+    def run(self, done: Done) -> Artifact:
+        made, writer = done[Made], done[ArtifactWriter]
+        made.log.append(f"finish {made.name}")
+        made.report.update(done.report)
+        (writer.output.parent / "chosen").write_bytes((writer.folder / "engine").read_bytes())
+        return object.__new__(Artifact)
+
+
+ROW = Row((Build(),), JudgeIt(), (Finish(),))
 
 
 def climbed(
@@ -78,12 +98,12 @@ def climbed(
     )
     ladder = resolve_measured(asked, TENSORS_NAME, TENSORS)
     done: list[str] = []
-    attempts: dict[str, Attempt] = {}
+    attempts: dict[str, Made] = {}
 
     def begin(member: Member, writer: ArtifactWriter, told: Progress) -> Attempt:
         name = member.recipe.name
-        attempts[name] = Attempt(name, engines[name], writer, done)
-        return attempts[name]
+        attempts[name] = Made(name, engines[name], done)
+        return Attempt(Done(told).leave(attempts[name], writer, asked), ROW)
 
     with ArtifactWriter(tmp_path / "a") as writer, writer.scratch() as scratch:
         MeasuredClimber(ladder, begin, writer, scratch, no_progress).run()

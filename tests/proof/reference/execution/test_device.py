@@ -60,7 +60,7 @@ def test_a_compile_for_a_gpu_that_is_not_there_ends_before_it_begins(
 def test_a_compile_runs_in_a_block_of_its_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from optc.compiling import compile_text
+    from optc.compiling.text import compile as compile_text
 
     seen = []
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import optc
-from optc.compiling.tensors.size import larger_than_source
+from optc.compiling.parts.size import larger_than_source
 
 
 def convolution(folder: Path, channels: int) -> Path:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.artifact.manifest import TokenizerEntry
-from optc.compiling.stages.left_out import left_out
+from optc.compiling.text.left_out import left_out
 from optc.importer.imported import ImportedModel
 from tests.runtime.support.texts import byte_level
 

@@ -1,0 +1,1 @@
+"""Compiles generators of text."""
