@@ -102,82 +102,109 @@ class SamplingParams:
     """
 
     max_tokens: int | None = option(
-        16, "Most new tokens, never more than fit.", kind="integer", show_default=True
+        16,
+        "Maximum number of new tokens; the context bounds it, too.",
+        kind="integer",
+        show_default=True,
     )
-    temperature: float = option(1.0, "0 is greedy.", kind="number", show_default=True)
+    temperature: float = option(
+        1.0, "Sampling temperature; 0 is greedy decoding.", kind="number", show_default=True
+    )
     top_p: float = option(
-        1.0, "Keep the likeliest tokens of this probability.", kind="number", show_default=True
+        1.0,
+        "Nucleus sampling: keep the likeliest tokens of this total probability.",
+        kind="number",
+        show_default=True,
     )
-    top_k: int = option(0, "Keep so many of the likeliest tokens; 0 is all.", kind="integer")
+    top_k: int = option(0, "Keep the K likeliest tokens; 0 keeps all.", kind="integer")
     min_p: float = option(
-        0.0, "Keep tokens of this share of the best's.", kind="number", show_default=True
+        0.0,
+        "Keep tokens of at least this share of the likeliest one's probability.",
+        kind="number",
+        show_default=True,
     )
     typical_p: float = option(
-        1.0, "Keep the most typical tokens of this probability.", kind="number", show_default=True
+        1.0,
+        "Typical sampling: keep the most typical tokens of this total probability.",
+        kind="number",
+        show_default=True,
     )
-    seed: int | None = option(None, "Same seed, same text.", kind="integer")
-    stop: str | Sequence[str] = option(
-        (), "Text that ends the continuation.", kind="texts", unicode=True
+    seed: int | None = option(
+        None, "Seed of sampling; the same seed gives the same text.", kind="integer"
     )
+    stop: str | Sequence[str] = option((), "Stop string; repeated.", kind="texts", unicode=True)
     stop_token_ids: Sequence[int] = option(
-        (), "Token that ends it.", kind="integers", metavar="TOKEN"
+        (), "Stop token, by its id; repeated.", kind="integers", metavar="TOKEN"
     )
     logprobs: int | None = option(
         None,
-        "Give log-probabilities, and so many of the likeliest tokens [--json].",
+        "Report log-probabilities of the output and of the N likeliest tokens [--json].",
         kind="integer",
     )
     prompt_logprobs: int | None = option(
-        None, "Give the same of the prompt's tokens [--json].", kind="integer"
+        None, "Report the same for the tokens of the prompt [--json].", kind="integer"
     )
     repetition_penalty: float = option(
-        1.0, "Above 1: tokens of prompt and output less.", kind="number", show_default=True
+        1.0,
+        "Above 1, it makes tokens of the prompt and the output less likely.",
+        kind="number",
+        show_default=True,
     )
     presence_penalty: float = option(
-        0.0, "Off the logits of tokens of the output.", kind="number", show_default=True
+        0.0,
+        "Subtracted from the logits of tokens that the output has.",
+        kind="number",
+        show_default=True,
     )
     frequency_penalty: float = option(
-        0.0, "The same for each of their occurrences.", kind="number", show_default=True
+        0.0, "Subtracted from them once for each occurrence.", kind="number", show_default=True
     )
     logit_bias: Mapping[int, float] = option(
-        dict, "Added to a token's logit; -inf forbids it.", kind="biases", metavar="TOKEN=BIAS"
+        dict,
+        "Added to the logit of a token; -inf forbids it; repeated.",
+        kind="biases",
+        metavar="TOKEN=BIAS",
     )
     beam_width: int | None = option(
         None,
-        "Beam search with so many beams; the best text is printed, --json gives all [sample].",
+        "Beam search with N beams; the best text is printed, --json gives all [sample].",
         kind="count",
     )
     length_penalty: float = option(
         1.0,
-        "Beams of n tokens are ranked by log-probability / n ** this.",
+        "Beams of n tokens are ranked by log-probability / n ** PENALTY.",
         kind="number",
         show_default=True,
     )
     early_stopping: EarlyStopping = option(
         False,
-        "End a beam search once there are enough beams, once none can be better now, or ever.",
+        "Stop a beam search at enough finished beams (true), when none can improve now "
+        "(false), or ever (never).",
         kind="truth",
         choices=("true", "false", "never"),
     )
-    n: int = option(1, "Continuations of each prompt.", kind="integer", show_default=True)
-    ignore_eos: bool = option(False, "Go on after the model's end token.", kind="flag")
+    n: int = option(1, "Number of completions of each prompt.", kind="integer", show_default=True)
+    ignore_eos: bool = option(False, "Continue after an end-of-sequence token.", kind="flag")
     skip_special_tokens: bool = option(
         True,
-        "Leave special tokens out of the text [true].",
+        "Omit special tokens from the text [true].",
         kind="truth",
         choices=("true", "false"),
     )
     json_schema: Schema | None = option(
-        None, "The output is JSON of this schema (a file).", kind="file"
+        None, "File of a JSON schema that the output follows.", kind="file"
     )
     regex: str | None = option(
-        None, "The output matches this regular expression as a whole.", unicode=True
+        None, "Regular expression that the whole output matches.", unicode=True
     )
     grammar: str | None = option(
-        None, "The output is a text of this Lark grammar (a file).", kind="file"
+        None, "File of a Lark grammar that the output follows.", kind="file"
     )
     choice: Sequence[str] | None = option(
-        None, "The output is one of these texts.", kind="texts", unicode=True
+        None,
+        "The output is this text, or another that is given so; repeated.",
+        kind="texts",
+        unicode=True,
     )
 
     #: `dataclasses.replace` gives it, and all parameters, to the new object.

@@ -78,35 +78,44 @@ class ServeSettings:
     """
 
     engine: str | None = option(
-        None, "Of the artifact's engines [the best for this machine].", metavar="NAME"
+        None, "Name of the engine to load [the best one for this machine].", metavar="NAME"
     )
-    threads: int | None = option(None, "CPU threads [all usable].", kind="count", metavar="N")
+    threads: int | None = option(
+        None, "Number of CPU threads [all usable].", kind="count", metavar="N"
+    )
     kv_memory: str | int | None = option(
-        None, f"Memory for keys and values, {SIZE_HELP}.", metavar="SIZE"
+        None, f"Memory of the KV cache, {SIZE_HELP}.", metavar="SIZE"
     )
     resident_memory: str | int | None = option(
         None,
-        "Memory for weights, hot ones first; others are read from the disk [all that fit].",
+        "Memory for weights, hot ones first; the others are read from disk [all that fit].",
         metavar="SIZE",
     )
     token_budget: int | None = option(
-        None, "Most rows of a step [the engine's limit].", kind="count", metavar="N"
+        None, "Maximum number of tokens in a step [the engine's limit].", kind="count", metavar="N"
     )
     max_sequences: int | None = option(
-        None, "Most texts at once [the engine's limit].", kind="count", metavar="N"
+        None, "Maximum number of sequences at once [the engine's limit].", kind="count", metavar="N"
     )
     max_waiting: int | None = None
     prefill_chunk: int | None = option(
-        None, "Most rows of a step for prompts while others decode.", kind="count", metavar="N"
+        None,
+        "Maximum number of prompt tokens in a step while others decode (chunked prefill).",
+        kind="count",
+        metavar="N",
     )
-    block_size: int | None = option(None, "Tokens of a KV block.", kind="count", metavar="N")
+    block_size: int | None = option(
+        None, "Tokens in a block of the KV cache.", kind="count", metavar="N"
+    )
     prefix_cache: bool = True
     prefix_eviction: Eviction = "lru"
     prefix_spill: str | Path | None = option(
-        None, "Where evicted prefixes go: a size of memory, or a folder.", metavar="SIZE|FOLDER"
+        None,
+        "Place for evicted blocks of the prefix cache: a size of memory, or a folder.",
+        metavar="SIZE|FOLDER",
     )
     answer_cache: str | int | None = option(
-        None, "Memory for answers of requests that may come again.", metavar="SIZE"
+        None, "Memory of the cache of whole answers.", metavar="SIZE"
     )
     kv_events: str | None = option(
         None,
@@ -120,24 +129,27 @@ class ServeSettings:
         metavar="KIND",
     )
     draft: Path | None = option(
-        None, "Artifact of a draft model [ARTIFACT's own].", kind="path", metavar="FOLDER"
+        None, "Artifact of a draft model [the one in ARTIFACT].", kind="path", metavar="FOLDER"
     )
     num_speculative_tokens: int | None = option(
-        None, "Always draft so many tokens [as many as pay].", kind="count", metavar="N"
+        None, "Number of tokens to draft [as many as pay].", kind="count", metavar="N"
     )
     max_drafted: int = option(
-        MAX_DRAFTED, "Most drafts of a text in a step.", kind="count", metavar="N"
+        MAX_DRAFTED,
+        "Maximum number of drafted tokens of a sequence in a step.",
+        kind="count",
+        metavar="N",
     )
     sleep_after: float | None = option(
         None,
-        "Free the memory after so many idle seconds; the next request loads again.",
+        "Unload the model after so many idle seconds; the next request loads it again.",
         kind="number",
         metavar="SECONDS",
     )
     cost_cache: bool = True
     generation_defaults: bool = option(
         True,
-        "Take what the model's generation_config.json sets where no option does [true].",
+        "Use the defaults of the model's generation_config.json [true].",
         kind="truth",
         choices=("true", "false"),
     )

@@ -105,122 +105,136 @@ class CompileOptions:
 
     recipe: str | Path = option(
         "int8-fused",
-        "Recipe's name or file; auto finds the best that holds the gates.",
+        "Recipe, by name or file; auto finds the best that holds the gates.",
         metavar="NAME|FILE|auto",
         show_default=True,
     )
     objective: str | None = option(
         None,
-        "What auto looks for [decode, of other models speed].",
+        "What auto optimizes [decode; speed of models that are no decoders].",
         metavar="decode|prefill|speed|size|memory",
     )
     ladder: Sequence[str] = option(
-        (), "Recipe that auto tries; repeated [all].", kind="texts", metavar="NAME|FILE|all"
+        (),
+        "A recipe that auto tries; repeat it for several [all].",
+        kind="texts",
+        metavar="NAME|FILE|all",
     )
     output: Path | None = option(
         None,
-        "Folder to write [artifacts/MODEL-RECIPE].",
+        "Folder of the artifact [artifacts/MODEL-RECIPE].",
         kind="path",
         metavar="DIR",
         short="-o",
     )
     backend: str | Sequence[str] | None = option(
         None,
-        "Instead of the recipe's; repeated for several engines in one artifact.",
+        "Backend to build with [the recipe's]; repeat it for several engines in one artifact.",
         kind="texts",
         metavar="BACKEND[:TARGET]",
     )
     target: str | None = option(
-        None, "Where --backend names none; see 'optc targets' [native].", metavar="T,…"
+        None,
+        "Target of backends that name none; 'optc targets' lists them [native].",
+        metavar="T,…",
     )
-    set: Sequence[str] = option((), "Pass option.", kind="texts", metavar="PASS.OPTION=VALUE")
+    set: Sequence[str] = option(
+        (), "Set an option of a pass; repeated.", kind="texts", metavar="PASS.OPTION=VALUE"
+    )
     gate: Sequence[str] = option(
         (),
-        "Gate's bound; none measures all and judges none.",
+        "Change the bound of a gate; none measures all gates and fails on none.",
         kind="texts",
         metavar="NAME=BOUND|none",
     )
     calibration: Path | None = option(
-        None, "Text for passes that calibrate [shipped].", kind="path", metavar="FILE"
+        None, "Calibration data [a text that ships with optc].", kind="path", metavar="FILE"
     )
     calibration_cache: Path | None = option(
         None,
-        "Folder to keep calibrations in, and find them again; or none [user's cache].",
+        "Folder that caches calibration statistics, or none [user's cache].",
         kind="path",
         metavar="DIR",
     )
     budget: str | None = option(
         None,
-        "What weights may take: bits of a weight, a size, or a decode speed; may prune for it.",
+        "Budget of the weights: bits per weight, a size, or a decode speed; may prune for it.",
         metavar="3.5bpw|6.5MB|40tok/s[,prune]",
     )
     eval_text: Path | None = option(
-        None, "Text for the gates: .jsonl or plain [shipped].", kind="path", metavar="FILE"
+        None,
+        "Evaluation text of the gates, .jsonl or plain [a text that ships with optc].",
+        kind="path",
+        metavar="FILE",
     )
     max_context: int | None = option(
-        None, "Longest sequence [the model's].", kind="count", metavar="N"
+        None, "Maximum sequence length in tokens [the model's].", kind="count", metavar="N"
     )
     max_ram: str | int | None = option(
-        None, f"Refuse to take more memory, {SIZE_HELP}.", metavar="SIZE"
+        None, f"Memory limit of the compile, {SIZE_HELP}.", metavar="SIZE"
     )
     device: str = option(
         "cpu",
-        "Where calibration and the gates' float32 model run.",
+        "Device of calibration and of the float32 reference of the gates.",
         metavar="cpu|cuda",
         choices=("cpu", "cuda"),
         show_default=True,
     )
     draft: str | Path | None = option(
         None,
-        "Folder of a smaller model that drafts tokens for it, or a draft made of it.",
+        "Draft model for speculative decoding: a folder, or one that is made of the model.",
         metavar="FOLDER|self:bits=2|self:auto",
     )
     draft_text: Sequence[str] = option(
-        (), "Text that distill= of a draft trains on; repeated.", kind="texts", metavar="FILE"
+        (), "Training text of a draft with distill=; repeated.", kind="texts", metavar="FILE"
     )
     medusa: Path | None = option(
-        None, "Folder of Medusa heads that draft tokens for it.", kind="path", metavar="FOLDER"
+        None, "Folder of Medusa heads for speculative decoding.", kind="path", metavar="FOLDER"
     )
     eagle: Path | None = option(
         None,
-        "Folder of a layer that drafts by its hidden states.",
+        "Folder of an EAGLE-style layer for speculative decoding.",
         kind="path",
         metavar="FOLDER",
     )
     trained: Path | None = option(
         None,
-        "Weights that 'optc distill' or 'optc qat' trained for it.",
+        "Folder of weights that 'optc distill' or 'optc qat' trained.",
         kind="path",
         metavar="FOLDER",
     )
     base: Path | None = option(
         None,
-        "Of an adapter by PEFT: the model it is for [as the adapter says].",
+        "Base model, if MODEL is an adapter saved by PEFT [as the adapter says].",
         kind="path",
         metavar="MODEL",
     )
     adapters: str | None = option(
-        None, "Room for LoRA adapters at run time.", metavar="max=8,rank=16"
+        None, "Reserve slots for LoRA adapters at run time.", metavar="max=8,rank=16"
     )
     self_draft: int | Auto | None = option(
         None,
-        "Also build its first LAYERS as a draft of itself; auto measures how many pay.",
+        "Also build the first LAYERS as a draft model; auto measures how many pay.",
         kind="count_or_auto",
         metavar="LAYERS|auto",
     )
-    no_gates: bool = option(False, "Measure nothing; the artifact says so.", kind="flag")
+    no_gates: bool = option(
+        False, "Skip the gates; the artifact is marked as ungated.", kind="flag"
+    )
     bisect: bool = option(
-        False, "Name the pass, node and tensor where divergence begins.", kind="flag"
+        False, "Find the pass, node and tensor where the outputs begin to diverge.", kind="flag"
     )
     allow_unmeasured: bool = option(
-        False, "Accept gates that cannot be measured here.", kind="flag"
+        False, "Accept gates that this machine cannot measure.", kind="flag"
     )
-    keep_failed: bool = option(False, "Keep a gated-out result as OUTPUT.failed.", kind="flag")
+    keep_failed: bool = option(
+        False, "Keep an artifact that failed its gates as OUTPUT.failed.", kind="flag"
+    )
     allow_remote_code: bool = option(False, "Run Python code from the model folder.", kind="flag")
     dump_dir: Path | None = option(
-        None, "Write the graph after every pass here.", kind="path", metavar="DIR"
+        None, "Folder to dump the graph to after every pass.", kind="path", metavar="DIR"
     )
-    force: bool = option(False, "Replace an artifact that is there.", kind="flag")
+    force: bool = option(False, "Overwrite an artifact that exists.", kind="flag")
 
     def __post_init__(self) -> None:
         normalize(self)

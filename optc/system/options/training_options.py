@@ -48,7 +48,9 @@ class TrainingOptions:
     recipe: str | Path | None = option(
         None, "Recipe that makes the student of MODEL.", metavar="NAME|FILE"
     )
-    set: Sequence[str] = option((), "Pass option.", kind="texts", metavar="PASS.OPTION=VALUE")
+    set: Sequence[str] = option(
+        (), "Set an option of a pass; repeated.", kind="texts", metavar="PASS.OPTION=VALUE"
+    )
     trained: Path | None = option(
         None, "Begin from what an earlier training left.", kind="path", metavar="FOLDER"
     )
