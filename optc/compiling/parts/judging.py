@@ -7,14 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from optc import registry
 from optc.artifact.manifest import EngineEntry
-from optc.compiling.parts.options import tensors_builder
-from optc.errors import ArtifactError, UnsupportedError
+from optc.compiling.parts.baseline import open_baseline
 from optc.proof.gates.measure import GateResult
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.system.hardware.machine import this_machine
-from optc.system.hardware.target import parse_target, usable_threads
+from optc.system.hardware.target import usable_threads
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -104,7 +102,7 @@ def measure_parts(
     threads, verdicts = usable_threads(), list[GateResult]()
     with ExitStack() as stack:
         baseline = {
-            role: _closing(stack, _baseline(originals[role], part, scratch / role, threads))
+            role: _closing(stack, open_baseline(originals[role], part, scratch / role, threads))
             for role, part in graphs.items()
         }
         for target, beside in engines:
@@ -123,23 +121,6 @@ def measure_parts(
 def _closing(stack: ExitStack, engine: E) -> E:
     stack.callback(engine.close)
     return engine
-
-
-def _baseline(
-    model: ir.Model, part: ImportedTensors, folder: Path, threads: int
-) -> TensorsExecutable:
-    """The graph as it was imported, in ONNX Runtime on the CPU."""
-    backend = tensors_builder(registry.backend("onnxruntime"))
-    folder.mkdir()
-    build = backend.build_tensors(model, part.interface, parse_target("native"), folder)
-    try:
-        return backend.load_tensors(folder, part.interface, build.backend_data, threads)
-    except ArtifactError as error:  # it was written a moment ago: the graph is at fault
-        raise UnsupportedError(
-            f"ONNX Runtime does not take the graph: {error.message}",
-            where=part.name,
-            hint="export it with standard operators",
-        ) from error
 
 
 def _unmeasured(bounds: Bounds, reason: str, engine: str) -> Sequence[GateResult]:

@@ -14,8 +14,8 @@ from optc.artifact.artifact import Artifact
 from optc.artifact.tasks.reranking import RERANKING
 from optc.artifact.tasks.task import Task
 from optc.artifact.tasks.tensors import TENSORS
+from optc.compiling.parts.baseline import running
 from optc.compiling.tensors.random_samples import random_samples
-from optc.compiling.tensors.running import running
 from optc.compiling.tensors.samples import read_samples
 from optc.proof.reference.text import default_documents
 from optc.runtime.executable.tensors_interface import TensorsInterface
