@@ -57,19 +57,21 @@ def open_calls(
     """
     face = read_manifest(artifact).task.face
     with load(artifact, engine=engine, threads=threads) as loaded:
-        calls = _FACES[face](loaded, inputs)
+        asked: Any = (loaded, inputs)
+        calls = _tensors(artifact, *asked) if face == TENSORS_NAME else _FACES[face](*asked)
         info: Any = loaded.info
         yield calls, dict(info)
 
 
-def _tensors(loaded: TensorEngine, inputs: Sequence[Path]) -> Calls:
+def _tensors(artifact: Path, loaded: TensorEngine, inputs: Sequence[Path]) -> Calls:
     from optc.compiling.tensors.calibration import rows_dim
-    from optc.compiling.tensors.random_samples import random_samples
     from optc.compiling.tensors.samples import read_samples
+    from optc.compiling.tensors.trying import BuiltTensors, random_samples
     from optc.runtime.executable.tensors_interface import TensorsInterface
 
     interface: TensorsInterface = loaded.interface
-    samples = read_samples(inputs, interface) or random_samples(interface, loaded.run)
+    samples = read_samples(inputs, interface)
+    samples = samples or random_samples(BuiltTensors.of(artifact, loaded.info["name"]))
     dim = rows_dim(interface)
     if dim is None:
 
@@ -181,7 +183,6 @@ def _drawn(loaded: Any, inputs: Sequence[Path]) -> Calls:
 
 
 _FACES: Mapping[str, Callable[[Any, Sequence[Path]], Calls]] = {
-    TENSORS_NAME: _tensors,
     EMBEDDING_NAME: partial(_by_texts, "embed"),
     TOKEN_CLASSIFICATION_NAME: partial(_by_texts, "classify"),
     CLASSIFICATION_NAME: _classified,

@@ -107,9 +107,9 @@ def _shown(inputs: Sequence[tuple[str, str]]) -> str:
 def _samples(
     task: Task, path: Path, loaded: Any, inputs: Sequence[Path]
 ) -> Sequence[Mapping[str, Array]]:
-    from optc.compiling.tensors.random_samples import random_samples
     from optc.compiling.tensors.samples import read_samples
     from optc.compiling.tensors.sentences import sentence_samples, text_samples, tokenizer_of
+    from optc.compiling.tensors.trying import BuiltTensors, random_samples
 
     content = tokenizer_of(Artifact.open(path, "size"))
     if content is not None:
@@ -118,7 +118,7 @@ def _samples(
         return sentence_samples(content, loaded.interface, task)
     images = loaded.images if isinstance(loaded, Classifier) else None
     given = read_samples(inputs, loaded.interface, images)
-    return given or random_samples(loaded.interface, loaded.run)
+    return given or random_samples(BuiltTensors.of(path, loaded.info["name"]))
 
 
 def _transcripts(a: Any, b: Any, inputs: Sequence[Path]) -> Values:

@@ -14,12 +14,13 @@ from optc.artifact.artifact import Artifact
 from optc.artifact.tasks.reranking import RERANKING
 from optc.artifact.tasks.task import Task
 from optc.artifact.tasks.tensors import TENSORS
-from optc.compiling.parts.baseline import running
-from optc.compiling.tensors.random_samples import random_samples
+from optc.compiling.parts.baseline import BASELINE, build_baseline
 from optc.compiling.tensors.samples import read_samples
+from optc.compiling.tensors.trying import BuiltTensors, random_samples
 from optc.proof.reference.text import default_documents
 from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.runtime.tensors.texts import Text, text_inputs
+from optc.system.scratch import Scratch
 
 if TYPE_CHECKING:
     from optc.importer.tensors.imported import ImportedTensors
@@ -91,5 +92,8 @@ def samples_for(
     warning = (
         "the model is judged by random inputs: --inputs FILE.npz gives some such as it will get"
     )
-    with running(imported) as run:
-        return random_samples(imported.interface, run), (warning,)
+    with Scratch("samples") as scratch:
+        folder = Path(scratch) / "graph"
+        data = build_baseline(imported.model.clone(), imported, folder)
+        built = BuiltTensors(folder, BASELINE, imported.interface, data)
+        return random_samples(built), (warning,)
