@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from optc.errors import InputError, OptcError, UnsupportedError
+from optc.importer.tensors.declared_shapes import corrected_shapes
 from optc.importer.tensors.imported import ImportedTensors, digest_of
 from optc.importer.tensors.interface import describe
 from optc.system.foreign.errors import foreign_errors
@@ -44,8 +45,9 @@ def import_onnx(
     where = str(source) if isinstance(source, Path) else name
     with foreign_errors(where, "is no valid ONNX model", _AGAIN):
         model = read_onnx(source, name)
+        warnings = corrected_shapes(model)
         interface = describe(model, dims)
-        return ImportedTensors(model, interface, name, digest_of(model))
+        return ImportedTensors(model, interface, name, digest_of(model), warnings=warnings)
 
 
 def read_onnx(source: Path | onnx.ModelProto | ir.Model, name: str) -> ir.Model:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from optc.errors import UnsupportedError
+
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 #: The figure of outputs without any error.
@@ -36,13 +38,17 @@ class OutputFigures:
         """Take the outputs of one sample.
 
         Raises:
-            ValueError: An output has another shape than the reference's.
+            UnsupportedError: An output has another shape than the reference's.
         """
         for name, expected in wanted.items():
             ours = np.asarray(found[name], np.float64)
             theirs = np.asarray(expected, np.float64)
             if ours.shape != theirs.shape:
-                raise ValueError(f"output {name}: shape {ours.shape}, not {theirs.shape}")
+                raise UnsupportedError(
+                    f"the engine gives the shape {ours.shape}, and the model {theirs.shape}",
+                    where=f"output {name}",
+                    hint="the file may state wrong shapes: run ONNX's shape inference on it",
+                )
             self._add_error(name, ours, theirs)
             if np.asarray(expected).dtype.kind == "f" and theirs.size:
                 self._add_rows(ours, theirs)

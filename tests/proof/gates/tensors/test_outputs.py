@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from optc.errors import UnsupportedError
 from optc.proof.gates.tensors.outputs import NO_ERROR_DB, OutputFigures
 
 
@@ -55,5 +56,5 @@ def test_what_is_not_finite_must_be_so_in_both() -> None:
 
 
 def test_another_shape_is_an_error() -> None:
-    with pytest.raises(ValueError, match="output y"):
+    with pytest.raises(UnsupportedError, match=r"output y: the engine gives the shape"):
         figures(np.zeros((2, 3)), np.zeros((3, 2)))
