@@ -10,11 +10,11 @@ from optc.artifact.manifest import TokenizerEntry
 from optc.artifact.tasks.image_generation import IMAGE_GENERATION, TEXT_ENCODER
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.diffusion.judge import DiffusionJudge
-from optc.compiling.diffusion.prompts import prompts_of, read_prompts
+from optc.compiling.diffusion.prompts import prompts_of
+from optc.compiling.parts.given import check_given, read_lines
 from optc.compiling.parts.parts import (
     Parts,
     PartsSource,
-    check_given,
     write_conventions,
     write_tokenizer,
 )
@@ -32,7 +32,7 @@ def diffusion_source(folder: Path, given: Mapping[str, Any]) -> PartsSource:
     Raises:
         InputError: Bad usage, or bad prompts.
     """
-    prompts = read_prompts(check_given(given, "pipelines of diffusers"))
+    prompts = read_lines(check_given(given, "pipelines of diffusers"), "prompts")
     return PartsSource(
         kind=IMAGE_GENERATION.name,
         name=folder.resolve().name,

@@ -10,14 +10,6 @@ from typing import Any, Literal
 Objective = Literal["decode", "prefill", "size", "memory"]
 #: What the ladder can be ordered by.
 OBJECTIVES: tuple[Objective, ...] = ("decode", "prefill", "size", "memory")
-#: What each of them means, for messages and tables.
-MEANINGS: Mapping[str, str] = {
-    "decode": "decode speed",
-    "prefill": "prefill speed",
-    "size": "size of the artifact",
-    "memory": "memory at run time",
-}
-
 #: Predictions that differ by less say nothing about which engine is better.
 _STEP = 1.02
 

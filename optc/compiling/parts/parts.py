@@ -14,7 +14,6 @@ from optc.artifact.tasks.task import Task
 from optc.artifact.writer import ArtifactWriter
 from optc.compiling.parts.judging import Judge
 from optc.compiling.parts.step import StepPart
-from optc.errors import InputError
 
 if TYPE_CHECKING:
     from optc.compiling.recipes.recipe import Recipe
@@ -82,16 +81,3 @@ def write_conventions(writer: ArtifactWriter, name: str, conventions: object) ->
     """Write the conventions of a model as a file of JSON."""
     text = json.dumps(to_builtins(conventions), indent=1, sort_keys=True)
     (writer.folder / name).write_text(text + "\n", "utf-8")
-
-
-def check_given(given: Mapping[str, Any], models: str) -> Sequence[Any]:
-    """The ``inputs`` of what a user gave.
-
-    Raises:
-        InputError: There is anything else, which is not for such ``models``.
-    """
-    for name, value in given.items():
-        if value and name != "inputs":
-            raise InputError(f"is not for {models}", where=name, hint="leave it out")
-    found: Sequence[Any] = given.get("inputs", ())
-    return found

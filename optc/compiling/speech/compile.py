@@ -10,10 +10,10 @@ from typing import Any
 from optc.artifact.manifest import TokenizerEntry
 from optc.artifact.tasks.transcription import TRANSCRIPTION
 from optc.artifact.writer import ArtifactWriter
+from optc.compiling.parts.given import check_given
 from optc.compiling.parts.parts import (
     Parts,
     PartsSource,
-    check_given,
     write_conventions,
     write_tokenizer,
 )

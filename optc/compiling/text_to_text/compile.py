@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from optc.artifact.manifest import TokenizerEntry
 from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT
 from optc.artifact.writer import ArtifactWriter
+from optc.compiling.parts.given import check_given
 from optc.compiling.parts.parts import (
     Parts,
     PartsSource,
-    check_given,
     write_conventions,
     write_tokenizer,
 )
 from optc.compiling.parts.step import StepPart
 from optc.compiling.text_to_text.judge import RewriterJudge
-from optc.compiling.text_to_text.texts import Texts
+from optc.compiling.text_to_text.texts import read_texts
 from optc.importer.tensors.text_to_text import ImportedRewriter, import_rewriter
 from optc.runtime.text_to_text.conventions import CONVENTIONS_FILE
 from optc.system.options import CompileOptions
@@ -43,7 +43,7 @@ def text_to_text_source(
         InputError: Bad usage, or a bad text.
     """
     inputs = check_given(given, "models that turn texts into texts")
-    texts = Texts.of(inputs, asked.calibration)
+    texts = read_texts(inputs, asked.calibration)
     return PartsSource(
         kind=TEXT_TO_TEXT.name,
         name=folder.resolve().name,
@@ -53,7 +53,7 @@ def text_to_text_source(
     )
 
 
-def _parts(imported: ImportedRewriter, texts: Texts) -> Parts:
+def _parts(imported: ImportedRewriter, texts: Sequence[str]) -> Parts:
     """Both halves; the tokenizer and the conventions are files of the artifact."""
 
     def write(writer: ArtifactWriter) -> TokenizerEntry | None:
@@ -65,7 +65,7 @@ def _parts(imported: ImportedRewriter, texts: Texts) -> Parts:
         name=imported.name,
         digest=imported.digest,
         graphs=imported.halves.by_role,
-        judge=lambda recipe: RewriterJudge(imported, texts.judged),
+        judge=lambda recipe: RewriterJudge(imported, texts),
         write=write,
         warnings=imported.warnings,
         step=StepPart(imported.halves.export_step, imported.conventions.positions + _BEYOND),

@@ -34,8 +34,6 @@ _FEATURES = {
     "hop_length": "hop",
     "chunk_length": "seconds",
 }
-#: Values that transformers' class has where nothing is stated.
-_USUAL = LogMel()
 #: Sounds of the example.
 _EXAMPLE = 2
 

@@ -87,16 +87,6 @@ class GateReport:
     gates: tuple[GateResult, ...]
     figures: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def failed(self) -> tuple[GateResult, ...]:
-        """Gates whose bound does not hold."""
-        return tuple(gate for gate in self.gates if gate.passed is False)
-
-    @property
-    def unmeasured(self) -> tuple[GateResult, ...]:
-        """Gates that have a bound but no verdict, though nothing ended them early."""
-        return tuple(gate for gate in self.gates if is_open(gate))
-
 
 def is_open(gate: GateResult) -> bool:
     """True if a gate with a bound has no verdict, though another gate did not end it early."""

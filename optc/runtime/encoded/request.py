@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -56,19 +56,6 @@ class Quantiles:
         buckets, counts = np.unique(np.ceil(np.log(counted) / self._base), return_counts=True)
         self._count(dict(zip(map(int, buckets.tolist()), counts.tolist(), strict=True)))
 
-    def merge(self, other: Quantiles) -> None:
-        """Add all that ``other`` has seen.
-
-        Raises:
-            ValueError: Its error is another one.
-        """
-        if other.error != self.error:
-            raise ValueError(f"errors {self.error} and {other.error} do not mix")
-        self.count += other.count
-        self.total += other.total
-        self.zeros += other.zeros
-        self._count(other.buckets)
-
     def copy(self) -> Quantiles:
         """A sketch of its own that has seen the same."""
         return replace(self, buckets=self.buckets.copy())
