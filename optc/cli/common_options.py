@@ -109,21 +109,21 @@ def _common() -> list[click.Option]:
             is_eager=True,
             expose_value=False,
             callback=_configure,
-            help="Values of options, YAML or JSON; those of the command line go before them.",
+            help="File of option values, YAML or JSON; the command line takes precedence.",
         ),
         click.Option(
             ["-q", "--quiet"],
             is_flag=True,
             expose_value=False,
             callback=_quiet,
-            help="Neither progress nor notes on stderr.",
+            help="Suppress progress and notes on stderr.",
         ),
         click.Option(
             ["-v", "--verbose"],
             count=True,
             expose_value=False,
             callback=_verbose,
-            help="The log on stderr; -vv all of it.",
+            help="Log to stderr; -vv logs everything.",
         ),
         click.Option(
             ["--log-file"],
@@ -131,7 +131,7 @@ def _common() -> list[click.Option]:
             metavar="FILE",
             expose_value=False,
             callback=_log_file,
-            help="Append all of the log to this file.",
+            help="File to append the whole log to.",
         ),
     ]
 

@@ -63,24 +63,36 @@ class _Options:
 @click.option("--prompt-tokens", type=click.IntRange(min=1), default=512, show_default=True)
 @click.option("--output-tokens", type=click.IntRange(min=1), default=128, show_default=True)
 @click.option("--concurrency", default="1,8,16", show_default=True, metavar="N,N,…")
-@click.option("--rounds", type=click.IntRange(min=1), help="[3; with --profile 20].")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), help="Number of rounds [3; with --profile 20]."
+)
 @add_options(ServeSettings, *_OF_ENGINES)
-@click.option("--workload", metavar="SPEC", help="Replay Poisson arrivals or a trace instead.")
-@click.option("--slo", metavar="BOUNDS", help="For the goodput: ttft=200ms,tpot=50ms.")
+@click.option("--workload", metavar="SPEC", help="Workload to serve: Poisson arrivals or a trace.")
+@click.option(
+    "--slo", metavar="BOUNDS", help="Latency objectives for goodput: ttft=200ms,tpot=50ms."
+)
 @click.option(
     "--settings",
     type=click.Path(path_type=Path),
-    help="Load with what optc tune --json recommends.",
+    help="File of settings that optc tune --json recommends.",
 )
-@click.option("--price-per-hour", type=click.FloatRange(min=0), help="For the cost of tokens.")
-@click.option("--warmup", type=click.IntRange(min=0), help="Requests not counted [a tenth].")
-@click.option("--seed", type=int, default=0, help="Of a workload's random times and lengths.")
+@click.option(
+    "--price-per-hour",
+    type=click.FloatRange(min=0),
+    help="Price of the machine per hour, for the cost of tokens.",
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(min=0),
+    help="Number of first requests that are not counted [a tenth].",
+)
+@click.option("--seed", type=int, default=0, help="Seed of a workload's random times and lengths.")
 @click.option(
     "--inputs",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
-    help="Of models that do not generate text: what calls read, as of optc compile [some that "
+    help="Inputs of models that do not generate text, as of optc compile [some that "
     "ships, or noise]; repeated.",
 )
 @click.option("--profile", "profiled", is_flag=True, help="Time the kernels of a step instead.")

@@ -42,12 +42,12 @@ _SERVED = (
 
 @click.command("chat", short_help="Talk with an artifact.")
 @click.argument("artifact", type=ARTIFACT)
-@click.option("--system", callback=valid_text, help="What the system says first.")
+@click.option("--system", callback=valid_text, help="System prompt.")
 @click.option(
     "--messages",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Go on from the conversation in this file, as /save writes it.",
+    help="Continue the conversation in this file, as /save writes it.",
 )
 @template_option
 @sampling_options(CHAT_DEFAULTS, CHAT_NAMES)

@@ -53,12 +53,18 @@ _LABELS = {
 
 @click.command("eval", short_help="Perplexity of an artifact, and its distance from a model.")
 @click.argument("artifact", type=ARTIFACT)
-@click.option("--text", type=_PATH, help="Text to score: .jsonl or plain [shipped].")
-@click.option("--reference", type=_PATH, help="Model folder: adds KL and top-1 agreement.")
-@click.option("--tasks", multiple=True, help="Tasks of lm-eval instead, with commas between.")
+@click.option(
+    "--text", type=_PATH, help="Text to score, .jsonl or plain [a text that ships with optc]."
+)
+@click.option(
+    "--reference",
+    type=_PATH,
+    help="Folder of the reference model; adds KL divergence and top-1 agreement.",
+)
+@click.option("--tasks", multiple=True, help="Tasks of lm-eval to run instead, comma-separated.")
 @click.option("--task-folder", type=_FOLDER, help="Folder of further tasks [--tasks].")
-@click.option("--limit", type=_COUNT, help="Most documents of a task [--tasks].")
-@click.option("--fewshot", type=_NUMBER, help="Examples before each question [--tasks].")
+@click.option("--limit", type=_COUNT, help="Maximum number of documents of a task [--tasks].")
+@click.option("--fewshot", type=_NUMBER, help="Number of few-shot examples [--tasks].")
 @click.option("--chat", is_flag=True, help="Render prompts with the chat template [--tasks].")
 @add_options(ServeSettings, "engine", "threads")
 @add_options(CompileOptions, "allow_remote_code")

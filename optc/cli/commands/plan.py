@@ -41,9 +41,11 @@ if TYPE_CHECKING:
     default="here",
     show_default=True,
     metavar="here|all|BACKEND[:TARGET],…",
-    help="Whom to ask: all backends for this machine, or for every target.",
+    help="Backends to plan for: all for this machine, or for every target.",
 )
-@click.option("--measure", is_flag=True, help="Measure this machine to bound the speed here.")
+@click.option(
+    "--measure", is_flag=True, help="Measure this machine, for the roofline of each engine."
+)
 @add_options(ServeSettings, "resident_memory")
 @json_option
 @click.pass_context

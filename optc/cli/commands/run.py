@@ -51,13 +51,13 @@ _TOGETHER = "--input and --output go together, without prompts beside them"
 @click.option(
     "--parse-special",
     is_flag=True,
-    help="Take texts of control tokens in prompts for these tokens [they are text].",
+    help="Parse special tokens in prompts [they are plain text].",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End each continuation after this time, with what it has.",
+    help="Time limit of each completion, which ends with what it has.",
 )
 @add_options(ServeSettings, *_SERVED)
 @click.option(
@@ -70,7 +70,7 @@ _TOGETHER = "--input and --output go together, without prompts beside them"
     "source",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Answer each line of this file (.jsonl); with --output.",
+    help="Batch file to answer line by line (.jsonl); with --output.",
 )
 @click.option(
     "--output",
@@ -83,22 +83,22 @@ _TOGETHER = "--input and --output go together, without prompts beside them"
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
-    help="Of a model that makes images: its steps for an image [30].",
+    help="Image generation: number of denoising steps [30].",
 )
 @click.option(
     "--guidance-scale",
     type=click.FloatRange(min=0, max=100),
-    help="Of a model that makes images: how far it follows the prompt [7.5].",
+    help="Image generation: classifier-free guidance scale [7.5].",
 )
 @click.option(
     "--source-language",
     metavar="CODE",
-    help="Of a model that turns texts into texts: the language of the prompts, such as eng_Latn.",
+    help="Translation: language of the prompts, such as eng_Latn.",
 )
 @click.option(
     "--target-language",
     metavar="CODE",
-    help="Of a model that turns texts into texts: the language to write, such as deu_Latn.",
+    help="Translation: language to write, such as deu_Latn.",
 )
 @click.option(
     "--inputs",

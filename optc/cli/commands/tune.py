@@ -60,18 +60,22 @@ class _Asked:
 @click.command("tune", short_help="Find a server's settings for objectives, by simulation.")
 @click.argument("artifacts", nargs=-1, required=True, type=ARTIFACT)
 @click.option("--slo", required=True, metavar="BOUNDS", help="ttft=200ms,tpot=50ms")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Arrival rate, in requests per second.",
+)
 @click.option("--prompt", metavar="LENGTHS", help=f"Of prompts [{_PROMPT}].")
 @click.option("--output", metavar="LENGTHS", help=f"Of outputs [{_OUTPUT}].")
-@click.option("--trace", metavar="SPEC", help="A recorded trace or poisson:… instead.")
+@click.option("--trace", metavar="SPEC", help="Workload instead: a recorded trace or poisson:…")
 @click.option(
     "--acceptance",
     type=click.FloatRange(min=0, max=1),
     help="Try speculation; the share of drafts that optc bench --workload saw accepted.",
 )
 @add_options(ServeSettings, "engine", "threads", "kv_memory")
-@click.option("--seed", type=int, default=0, help="Of random times and lengths.")
-@click.option("--measure-again", is_flag=True, help="Measure step times anew.")
+@click.option("--seed", type=int, default=0, help="Seed of random times and lengths.")
+@click.option("--measure-again", is_flag=True, help="Measure step times again.")
 @plot_option
 @json_option
 def command(artifacts: tuple[Path, ...], plot: Path | None, as_json: bool, **options: Any) -> None:

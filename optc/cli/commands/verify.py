@@ -37,9 +37,13 @@ _PATH = click.Path(path_type=Path)
 @click.command("verify", short_help="Check an artifact's files, and gates that are open.")
 @click.argument("artifact", type=ARTIFACT)
 @click.option("--key", type=_PATH, metavar="FILE", help="Check that this public key signed it.")
-@click.option("--gates", "gated", is_flag=True, help="Measure gates that have no verdict.")
+@click.option("--gates", "gated", is_flag=True, help="Measure the gates that have no verdict.")
 @click.option("--reference", type=_PATH, help="For --gates: the model that was compiled.")
-@click.option("--eval-text", type=_PATH, help="For --gates: .jsonl or plain text [shipped].")
+@click.option(
+    "--eval-text",
+    type=_PATH,
+    help="For --gates: evaluation text, .jsonl or plain [a text that ships with optc].",
+)
 @click.option(
     "--inputs",
     multiple=True,

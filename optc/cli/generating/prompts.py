@@ -121,11 +121,11 @@ def prompt_options(command: Command) -> Command:
     """Add the options of `PromptOptions` to a command."""
     for option in (
         template_option,
+        click.option("--system", callback=valid_text, help="System prompt; implies --chat."),
         click.option(
-            "--system", callback=valid_text, help="What the system says first; implies --chat."
-        ),
-        click.option(
-            "--chat", is_flag=True, help="Prompts are what a user says; the model answers."
+            "--chat",
+            is_flag=True,
+            help="Render prompts as messages of a user with the chat template.",
         ),
         click.option(
             "--messages",
@@ -139,14 +139,14 @@ def prompt_options(command: Command) -> Command:
             type=_FILE,
             multiple=True,
             metavar="FILE",
-            help="A file that is one prompt.",
+            help="File that holds one prompt.",
         ),
         click.option(
             "--prompt",
             "prompts",
             multiple=True,
             callback=valid_text,
-            help="Text, or - for stdin.",
+            help="Prompt, or - for stdin; repeated.",
         ),
     ):
         command = option(command)

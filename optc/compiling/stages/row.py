@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass
 class Done:
-    """What a compile is made with, and what its stages left.
+    """Everything that a compile is made with, and that its stages left.
 
     Attributes:
         progress: Told what goes on.
@@ -92,7 +92,7 @@ class Stage(ABC):
     name: ClassVar[str]
 
     def wanted(self, done: Done) -> bool:
-        """Whether it has anything to do."""
+        """True if it has anything to do."""
         return True
 
     @abstractmethod

@@ -41,7 +41,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class PassRuns:
-    """What passes did, in order, and the pipeline as text."""
+    """Records of passes, in order, and the pipeline as text."""
 
     records: Sequence[PassRecord]
     spec: str
@@ -68,7 +68,7 @@ class Write(Stage):
         raise GatesFailedError(judgement, report, kept, self.advice(done))
 
     def advice(self, done: Done) -> str:
-        """What the user may do where gates failed, beyond what `GatesFailedError` says."""
+        """Advice to the user where gates failed, beyond that of `GatesFailedError`."""
         return ""
 
 

@@ -143,7 +143,7 @@ class WriteTokenizer(Stage):
 
 
 class JudgeCalibration(Stage):
-    """Whether the calibration text is of the model's domain."""
+    """Judges whether the calibration text is of the model's domain."""
 
     name: ClassVar[str] = "calibration text"
 

@@ -46,49 +46,61 @@ class TrainingOptions:
     text: Sequence[str] = option((), "Text to train on; repeated.", kind="texts", metavar="FILE")
     output: Path | None = option(None, "Folder to write.", kind="path", metavar="DIR", short="-o")
     recipe: str | Path | None = option(
-        None, "Recipe that makes the student of MODEL.", metavar="NAME|FILE"
+        None, "Recipe that makes the student from MODEL.", metavar="NAME|FILE"
     )
     set: Sequence[str] = option(
         (), "Set an option of a pass; repeated.", kind="texts", metavar="PASS.OPTION=VALUE"
     )
     trained: Path | None = option(
-        None, "Begin from what an earlier training left.", kind="path", metavar="FOLDER"
+        None, "Folder of an earlier training to start from.", kind="path", metavar="FOLDER"
     )
     calibration: Path | None = option(
         None, "Text for passes that calibrate [shipped].", kind="path", metavar="FILE"
     )
     calibration_cache: Path | None = option(
-        None, "Folder to keep calibrations in, and find them again.", kind="path", metavar="DIR"
+        None, "Folder that caches calibration statistics.", kind="path", metavar="DIR"
     )
     heldout: Path | None = option(
-        None, "Text to judge by [last twentieth of --text].", kind="path", metavar="FILE"
+        None, "Evaluation text [the last twentieth of --text].", kind="path", metavar="FILE"
     )
-    tokens: str = option("840k", "Tokens to train on.", metavar="840k|1.5m", show_default=True)
+    tokens: str = option(
+        "840k", "Number of tokens to train on.", metavar="840k|1.5m", show_default=True
+    )
     minutes: str | None = option(
-        None, "Train for so many minutes of a quiet machine instead.", metavar="N"
+        None, "Train for N minutes of an idle machine instead.", metavar="N"
     )
-    rate: str = option("2e-4", "Largest learning rate.", metavar="R", show_default=True)
-    window: int = option(512, "Tokens of a window.", kind="count", metavar="N", show_default=True)
-    batch: int = option(4, "Windows of a step.", kind="count", metavar="N", show_default=True)
+    rate: str = option("2e-4", "Peak learning rate.", metavar="R", show_default=True)
+    window: int = option(
+        512, "Tokens in a training sequence.", kind="count", metavar="N", show_default=True
+    )
+    batch: int = option(
+        4, "Batch size, in sequences.", kind="count", metavar="N", show_default=True
+    )
     patience: int = option(
-        3, "Evaluations without gain that end it.", kind="count", metavar="N", show_default=True
+        3,
+        "Early stopping: evaluations without improvement.",
+        kind="count",
+        metavar="N",
+        show_default=True,
     )
     precision: str = option(
         "auto",
-        "Of products: measured, or chosen.",
+        "Precision of matrix products; auto measures which is faster.",
         choices=("auto", "float32", "bfloat16"),
         show_default=True,
     )
     device: str = option(
-        "auto", "Where to train.", choices=("auto", "cpu", "cuda"), show_default=True
+        "auto", "Device to train on.", choices=("auto", "cpu", "cuda"), show_default=True
     )
-    threads: int | None = option(None, "CPU threads [all].", kind="count", metavar="N")
+    threads: int | None = option(None, "Number of CPU threads [all].", kind="count", metavar="N")
     max_ram: str | int | None = option(
-        None, f"Refuse to take more memory, {SIZE_HELP}.", metavar="SIZE"
+        None, f"Memory limit, {SIZE_HELP}.", metavar="SIZE"
     )
-    seed: int = option(1, "Of the order of windows.", kind="count", metavar="N", show_default=True)
+    seed: int = option(
+        1, "Seed of the order of sequences.", kind="count", metavar="N", show_default=True
+    )
     allow_remote_code: bool = option(False, "Run Python code from model folders.", kind="flag")
-    force: bool = option(False, "Replace a folder that is there.", kind="flag")
+    force: bool = option(False, "Overwrite a folder that exists.", kind="flag")
 
     def __post_init__(self) -> None:
         normalize(self)
@@ -106,14 +118,20 @@ class DistillOptions(TrainingOptions):
             divergence of the logits.
     """
 
-    window: int = option(128, "Tokens of a window.", kind="count", metavar="N", show_default=True)
-    batch: int = option(8, "Windows of a step.", kind="count", metavar="N", show_default=True)
+    window: int = option(
+        128, "Tokens in a training sequence.", kind="count", metavar="N", show_default=True
+    )
+    batch: int = option(
+        8, "Batch size, in sequences.", kind="count", metavar="N", show_default=True
+    )
     teacher: Path | None = option(
         None, "Folder of the teacher [MODEL, unpruned].", kind="path", metavar="FOLDER"
     )
-    lora: int | None = option(None, "Train LoRA of this rank only.", kind="count", metavar="RANK")
+    lora: int | None = option(
+        None, "Train only LoRA adapters of this rank.", kind="count", metavar="RANK"
+    )
     hidden_loss: str = option(
-        "0", "Weight of the last hidden states' error.", metavar="W", show_default=True
+        "0", "Weight of the loss on the last hidden states.", metavar="W", show_default=True
     )
 
 
@@ -125,7 +143,7 @@ class QatOptions(TrainingOptions):
         scale_rate: Learning rate of the logarithms of scales, over that of the weights.
     """
 
-    rate: str = option("5e-4", "Largest learning rate.", metavar="R", show_default=True)
+    rate: str = option("5e-4", "Peak learning rate.", metavar="R", show_default=True)
     scale_rate: str = option(
-        "1", "Rate of scales over that of weights.", metavar="X", show_default=True
+        "1", "Learning rate of scales, relative to that of weights.", metavar="X", show_default=True
     )

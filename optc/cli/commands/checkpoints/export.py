@@ -19,7 +19,9 @@ _FORMATS = ("gguf", "compressed-tensors", "hf")
 
 @click.command("export", short_help="Write an artifact as a checkpoint that other tools read.")
 @click.argument("artifact", type=ARTIFACT)
-@click.option("--format", "form", type=click.Choice(_FORMATS), required=True, help="What to write.")
+@click.option(
+    "--format", "form", type=click.Choice(_FORMATS), required=True, help="Format of the checkpoint."
+)
 @click.option(
     "-o",
     "--output",

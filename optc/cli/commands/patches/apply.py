@@ -14,8 +14,15 @@ from optc.cli.output import json_option, print_json
 @click.command("apply", short_help="Make an artifact of another one and a patch.")
 @click.argument("patch", type=PATH)
 @click.argument("old", type=ARTIFACT)
-@click.option("-o", "--output", type=PATH, required=True, metavar="NEW", help="A new folder.")
-@click.option("--force", is_flag=True, help="Replace an artifact that is there.")
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    required=True,
+    metavar="NEW",
+    help="Folder to write, which must be new.",
+)
+@click.option("--force", is_flag=True, help="Overwrite an artifact that exists.")
 @click.option("--key", type=PATH, metavar="FILE", help="Check first that this key signed PATCH.")
 @json_option
 def command(

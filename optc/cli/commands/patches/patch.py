@@ -14,7 +14,14 @@ from optc.cli.output import byte_text, json_option, print_json
 @click.command("patch", short_help="Write what one artifact has more than another.")
 @click.argument("old", type=ARTIFACT)
 @click.argument("new", type=ARTIFACT)
-@click.option("-o", "--output", type=PATH, required=True, metavar="PATCH", help="A new folder.")
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    required=True,
+    metavar="PATCH",
+    help="Folder to write, which must be new.",
+)
 @click.option("--no-gates", is_flag=True, help="Take a NEW that was compiled without gates.")
 @json_option
 def command(old: Path, new: Path, output: Path, no_gates: bool, as_json: bool) -> None:

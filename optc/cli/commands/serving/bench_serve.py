@@ -99,13 +99,15 @@ class _Options:
 
 @click.command("bench-serve", short_help="Measure a server of OpenAI's API under load.")
 @click.argument("url", metavar="URL")
-@click.option("--model", metavar="NAME", help="Who answers [the first that the server lists].")
+@click.option(
+    "--model", metavar="NAME", help="Name of the model [the first that the server lists]."
+)
 @click.option(
     "--api",
     type=click.Choice(["completions", "chat"]),
     default="completions",
     show_default=True,
-    help="The route that is asked.",
+    help="Route of the API to send requests to.",
 )
 @click.option(
     "--concurrency",
@@ -124,25 +126,35 @@ class _Options:
     metavar="SPEC",
     help="Open loop: arrivals and lengths as of optc bench, or the file of a recorded trace.",
 )
-@click.option("--requests", type=_POSITIVE, metavar="N", help="How many [100].")
-@click.option("--prompt-tokens", metavar="LENGTHS", help="About so many [128].")
-@click.option("--output-tokens", metavar="LENGTHS", help="Of each answer [64].")
-@click.option("--seed", type=int, default=0, help="Of random times, lengths and words.")
-@click.option("--warmup", type=click.IntRange(min=0), help="Requests not counted [a tenth].")
+@click.option("--requests", type=_POSITIVE, metavar="N", help="Number of requests [100].")
+@click.option("--prompt-tokens", metavar="LENGTHS", help="Number of prompt tokens, about [128].")
+@click.option(
+    "--output-tokens", metavar="LENGTHS", help="Number of output tokens of each answer [64]."
+)
+@click.option("--seed", type=int, default=0, help="Seed of random times, lengths and words.")
+@click.option(
+    "--warmup",
+    type=click.IntRange(min=0),
+    help="Number of first requests that are not counted [a tenth].",
+)
 @click.option(
     "--timeout",
     type=_BOUND,
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="An answer that takes longer has failed.",
+    help="Time after which an answer counts as failed.",
 )
-@click.option("--let-end", is_flag=True, help="Answers may end before --output-tokens.")
+@click.option("--let-end", is_flag=True, help="Let answers end before --output-tokens.")
 @click.option("--ttft-ms", type=_BOUND, metavar="MS", help="Objective: time to first token.")
 @click.option("--itl-ms", type=_BOUND, metavar="MS", help="Objective: every gap between chunks.")
 @click.option("--tpot-ms", type=_BOUND, metavar="MS", help="Objective: mean time per token.")
 @click.option("--e2e-ms", type=_BOUND, metavar="MS", help="Objective: from request to end.")
-@click.option("--price-per-hour", type=click.FloatRange(min=0), help="For the cost of tokens.")
+@click.option(
+    "--price-per-hour",
+    type=click.FloatRange(min=0),
+    help="Price of the machine per hour, for the cost of tokens.",
+)
 @plot_option
 @json_option
 def command(url: str, plot: Path | None, as_json: bool, **given: Any) -> None:

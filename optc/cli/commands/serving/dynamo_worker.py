@@ -26,40 +26,42 @@ _SERVED = tuple(name for name in SERVED if name != "sleep_after")  # whose probe
 
 @click.command("dynamo-worker", short_help="Serve an artifact behind NVIDIA Dynamo's frontend.")
 @click.argument("artifact", type=ARTIFACT, metavar="ARTIFACT")
-@click.option("--model-name", metavar="NAME", help="What requests call it [its folder's name].")
+@click.option(
+    "--model-name", metavar="NAME", help="Name of the model in requests [its folder's name]."
+)
 @click.option(
     "--adapter",
     multiple=True,
     metavar="NAME=FOLDER",
-    help="A LoRA adapter as PEFT saved it, which requests call NAME.",
+    help="LoRA adapter as PEFT saved it; requests name it as their model.",
 )
 @click.option(
-    "--namespace", default="dynamo", show_default=True, metavar="NAME", help="Dynamo's, of it."
+    "--namespace", default="dynamo", show_default=True, metavar="NAME", help="Namespace in Dynamo."
 )
 @click.option(
-    "--component", default="backend", show_default=True, metavar="NAME", help="Its name there."
+    "--component", default="backend", show_default=True, metavar="NAME", help="Component in Dynamo."
 )
 @click.option(
-    "--endpoint", default="generate", show_default=True, metavar="NAME", help="What it is asked."
+    "--endpoint", default="generate", show_default=True, metavar="NAME", help="Endpoint in Dynamo."
 )
 @click.option(
     "--discovery-backend",
     type=click.Choice(["etcd", "file", "mem", "kubernetes"]),
-    help="Where workers and frontends find each other [DYN_DISCOVERY_BACKEND, else etcd].",
+    help="Service discovery of workers and frontends [DYN_DISCOVERY_BACKEND, else etcd].",
 )
 @click.option(
     "--request-plane",
     type=click.Choice(["tcp", "nats"]),
-    help="How requests reach the worker [DYN_REQUEST_PLANE, else tcp].",
+    help="Transport of requests to the worker [DYN_REQUEST_PLANE, else tcp].",
 )
 @click.option(
     "--event-plane",
     type=click.Choice(["nats", "zmq"]),
-    help="How events of cached prefixes reach routers [DYN_EVENT_PLANE, else Dynamo's default].",
+    help="Transport of KV cache events to routers [DYN_EVENT_PLANE, else Dynamo's default].",
 )
-@click.option("--no-kv-routing", is_flag=True, help="Tell routers nothing of cached prefixes.")
-@click.option("--tool-call-parser", metavar="NAME", help="Dynamo's parser of calls [none].")
-@click.option("--reasoning-parser", metavar="NAME", help="Dynamo's parser of thoughts [none].")
+@click.option("--no-kv-routing", is_flag=True, help="Send routers no KV cache events.")
+@click.option("--tool-call-parser", metavar="NAME", help="Parser of tool calls in Dynamo [none].")
+@click.option("--reasoning-parser", metavar="NAME", help="Parser of reasoning in Dynamo [none].")
 @add_options(ServeSettings, *_SERVED)
 def command(artifact: Path, model_name: str | None, adapter: tuple[str, ...], **o: Any) -> None:
     """Serve ARTIFACT behind NVIDIA Dynamo's frontend, which speaks HTTP, encodes and routes.

@@ -97,13 +97,15 @@ class _Tally:
 
 @click.command("replay", short_help="Compare an artifact's answers with those of a server's log.")
 @click.argument("log", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--artifact", type=ARTIFACT, required=True, metavar="NEW", help="Answers again.")
+@click.option(
+    "--artifact", type=ARTIFACT, required=True, metavar="NEW", help="Artifact that answers again."
+)
 @click.option("--model", metavar="NAME", help="Only requests that named this model [all].")
 @click.option(
     "--adapter",
     multiple=True,
     metavar="NAME=FOLDER",
-    help="A LoRA adapter that requests of the log name.",
+    help="LoRA adapter that requests of the log name; repeated.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N [all].")
 @click.option(
@@ -111,7 +113,7 @@ class _Tally:
     type=click.FloatRange(0, 1),
     default=0.0,
     metavar="SHARE",
-    help="Exit code 0 while no more answers change [0].",
+    help="Number of answers that may change with exit code 0 [0].",
 )
 @add_options(ServeSettings, *_SERVED)
 @json_option

@@ -58,53 +58,58 @@ SERVED = (
     "--model-name",
     multiple=True,
     metavar="NAME",
-    help="What requests call an artifact, one for each [its folder's name].",
+    help="Name of a model in requests, one for each artifact [its folder's name].",
 )
 @click.option(
     "--adapter",
     multiple=True,
     metavar="[MODEL:]NAME=FOLDER",
-    help="A LoRA adapter as PEFT saved it, which requests call NAME.",
+    help="LoRA adapter as PEFT saved it; requests name it as their model.",
 )
 @click.option(
     "--api-key-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help=f"Keys, one a line, of which each request needs one; {KEYS} holds some, too.",
+    help=f"API keys, one a line, of which each request needs one; also those of {KEYS}.",
 )
 @click.option(
     "--admin-key-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help=f"Keys of admin routes, which are off without one; {ADMIN_KEYS} holds some, too.",
+    help=f"API keys of the admin routes, which are off without one; also those of {ADMIN_KEYS}.",
 )
 @click.option(
     "--admin-folder",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     metavar="FOLDER",
-    help="Admin routes load artifacts and adapters that lie in it [none].",
+    help="Folder from which admin routes load artifacts and adapters [none].",
 )
 @click.option(
     "--state",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Keep files and batches here [none are taken].",
+    help="Folder for files and batches of the API [neither is served].",
 )
 @click.option(
     "--receipts",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Add a line for each answer, by which optc replay computes it again.",
+    help="Append a line for each answer, from which optc replay computes it again.",
 )
-@click.option("--receipts-text", is_flag=True, help="Receipts hold the texts of answers, too.")
+@click.option("--receipts-text", is_flag=True, help="Store the texts of answers in receipts, too.")
 @click.option(
     "--semantic-cache",
     metavar="MODEL=COSINE",
-    help="Answer chats that ask for it by those of questions as near, as the encoder MODEL says.",
+    help="Semantic cache: reuse answers to questions at this cosine similarity in encoder MODEL.",
 )
-@click.option("--cors-origin", multiple=True, metavar="ORIGIN", help="Web pages that may ask.")
 @click.option(
-    "--trusted-host", multiple=True, metavar="NAME", help="Names that requests may call us by."
+    "--cors-origin", multiple=True, metavar="ORIGIN", help="Origin that CORS allows; repeated."
+)
+@click.option(
+    "--trusted-host",
+    multiple=True,
+    metavar="NAME",
+    help="Host name that requests may use; repeated.",
 )
 @click.option(
     "--max-waiting",
@@ -112,13 +117,13 @@ SERVED = (
     default=256,
     show_default=True,
     metavar="N",
-    help="Most requests that wait for each model; more get 429.",
+    help="Maximum number of queued requests of a model; further ones get 429.",
 )
 @click.option(
     "--max-new-tokens",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Most new tokens that a request may ask for [the context].",
+    help="Maximum number of new tokens of a request [the context].",
 )
 @click.option(
     "--max-completions",
@@ -126,7 +131,7 @@ SERVED = (
     default=128,
     show_default=True,
     metavar="N",
-    help="Most texts of one request, of all its prompts.",
+    help="Maximum number of completions of a request, over all its prompts.",
 )
 @click.option(
     "--max-body",
@@ -134,7 +139,7 @@ SERVED = (
     default=4 << 20,
     show_default=True,
     metavar="BYTES",
-    help="Longest body of a request.",
+    help="Maximum size of a request's body.",
 )
 @click.option(
     "--ping",
@@ -142,7 +147,7 @@ SERVED = (
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="A silent stream sends a comment after this time; 0 is never.",
+    help="Send a comment on streams that are silent for this long; 0 sends none.",
 )
 @click.option(
     "--chunk-interval",
@@ -157,7 +162,7 @@ SERVED = (
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long running requests may go on after SIGTERM.",
+    help="Time that running requests have to end after SIGTERM.",
 )
 @click.option(
     "--ttft-ms",
@@ -176,12 +181,12 @@ SERVED = (
     default="optc",
     show_default=True,
     metavar="NAME",
-    help="What names of metrics begin with; vllm for its dashboards.",
+    help="Prefix of metric names; vllm suits its dashboards.",
 )
 @click.option(
     "--otel",
     is_flag=True,
-    help="Send spans of OpenTelemetry; OTEL_EXPORTER_OTLP_ENDPOINT and others say where.",
+    help="Send OpenTelemetry spans to OTEL_EXPORTER_OTLP_ENDPOINT.",
 )
 @click.option(
     "--ray",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command("list", short_help="List the artifacts of the local store, or tags elsewhere.")
 @click.argument("reference", required=False)
-@click.option("--plain-http", is_flag=True, help="The registry has no TLS.")
+@click.option("--plain-http", is_flag=True, help="Use HTTP; the registry has no TLS.")
 @json_option
 def command(reference: str | None, plain_http: bool, as_json: bool) -> None:
     """List the artifacts in $OPTC_STORE, else in the folder artifacts: names that other commands

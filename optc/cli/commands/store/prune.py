@@ -22,7 +22,7 @@ _LEAST_AGE = 24.0
     metavar="HOURS",
     help="Keep what was written or looked for later: a push may be about to name it.",
 )
-@click.option("--dry-run", is_flag=True, help="Remove nothing; say what would go.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing; list what would be removed.")
 @json_option
 def command(reference: str, min_age: float, dry_run: bool, as_json: bool) -> None:
     """Remove the blobs of the layout REFERENCE, oci:FOLDER, that none of its tags leads to.

@@ -13,10 +13,12 @@ from optc.cli.progress import progress_on_stderr
 
 @click.command("pull", short_help="Fetch an artifact from an OCI layout or a registry.")
 @click.argument("reference")
-@click.option("-o", "--output", type=PATH, metavar="DIR", help="Folder [its name in the store].")
-@click.option("--name", metavar="NAME", help="In the store [REPOSITORY, or REPOSITORY-TAG].")
-@click.option("--force", is_flag=True, help="Replace an artifact that is there.")
-@click.option("--plain-http", is_flag=True, help="The registry has no TLS.")
+@click.option(
+    "-o", "--output", type=PATH, metavar="DIR", help="Folder to write [its name in the store]."
+)
+@click.option("--name", metavar="NAME", help="Name in the store [REPOSITORY, or REPOSITORY-TAG].")
+@click.option("--force", is_flag=True, help="Overwrite an artifact that exists.")
+@click.option("--plain-http", is_flag=True, help="Use HTTP; the registry has no TLS.")
 @json_option
 def command(
     reference: str,

@@ -14,7 +14,7 @@ from optc.cli.progress import progress_on_stderr
 @click.command("push", short_help="Copy an artifact to an OCI layout or a registry.")
 @click.argument("artifact", type=ARTIFACT)
 @click.argument("reference")
-@click.option("--plain-http", is_flag=True, help="The registry has no TLS.")
+@click.option("--plain-http", is_flag=True, help="Use HTTP; the registry has no TLS.")
 @json_option
 def command(artifact: Path, reference: str, plain_http: bool, as_json: bool) -> None:
     """Push ARTIFACT to REFERENCE, oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG].

@@ -10,7 +10,7 @@ from optc.cli.output import json_option, print_json
 @click.command("tag", short_help="Give what lies in a layout or registry another tag.")
 @click.argument("reference")
 @click.argument("tag")
-@click.option("--plain-http", is_flag=True, help="The registry has no TLS.")
+@click.option("--plain-http", is_flag=True, help="Use HTTP; the registry has no TLS.")
 @json_option
 def command(reference: str, tag: str, plain_http: bool, as_json: bool) -> None:
     """Let TAG name what REFERENCE names, in the same layout or repository: a promotion, such as

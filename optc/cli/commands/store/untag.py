@@ -9,7 +9,7 @@ from optc.cli.output import json_option, print_json
 
 @click.command("untag", short_help="Remove a tag of a layout or registry.")
 @click.argument("reference")
-@click.option("--plain-http", is_flag=True, help="The registry has no TLS.")
+@click.option("--plain-http", is_flag=True, help="Use HTTP; the registry has no TLS.")
 @json_option
 def command(reference: str, plain_http: bool, as_json: bool) -> None:
     """Remove the tag of REFERENCE, oci:FOLDER:TAG or HOST[:PORT]/REPOSITORY:TAG. What it named

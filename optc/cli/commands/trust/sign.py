@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 @click.command("sign", short_help="Sign an artifact with a private key.")
 @click.argument("artifact", type=ARTIFACT)
-@click.option("--key", type=PATH, required=True, metavar="FILE", help="Private key, PEM.")
-@click.option("--password-file", type=PATH, metavar="FILE", help="What opens an encrypted key.")
+@click.option("--key", type=PATH, required=True, metavar="FILE", help="Private key in PEM format.")
+@click.option(
+    "--password-file", type=PATH, metavar="FILE", help="File with the password of an encrypted key."
+)
 @json_option
 def command(artifact: Path, key: Path, password_file: Path | None, as_json: bool) -> None:
     """Sign ARTIFACT, or a patch, with a key on the curve P-256, P-384 or P-521.
