@@ -30,7 +30,7 @@ from optc.compiling.stages.windows import windows_of
 from optc.compiling.stages.write import Identity, PassRuns, Write
 from optc.compiling.text.early import check_limits
 from optc.compiling.text.left_out import left_out
-from optc.importer.import_model import import_model
+from optc.importer import import_model as importer
 from optc.importer.imported import ImportedModel
 from optc.system.hardware.target import usable_threads
 from optc.system.progress import telling
@@ -75,7 +75,8 @@ class Import(Stage):
             return replace(shared.imported, model=shared.imported.model.clone())
         options = done[ResolvedOptions]
         with telling(options.progress):
-            return import_model(options.source, allow_remote_code=options.asked.allow_remote_code)
+            allowed = options.asked.allow_remote_code
+            return importer.import_model(options.source, allow_remote_code=allowed)
 
 
 class TrimVocabulary(Stage):
