@@ -155,6 +155,19 @@ def part(sequence: Sequence, start: int, stop: int) -> Sequence:
     return replace(sequence, q=sequence.q[start:stop], k=sequence.k[:tokens], v=sequence.v[:tokens])
 
 
+def check_rows_alone(config: PagedAttention, isa: Isa, step: list[Sequence]) -> None:
+    """Each sequence alone, and some rows alone, have the bits that they have together."""
+    together = attend(config, isa, step, 32)
+    first = 0
+    for sequence in step:
+        rows = together[first : first + len(sequence.q)]
+        first += len(sequence.q)
+        np.testing.assert_array_equal(attend(config, isa, [sequence], 32), rows)
+        for row in {0, len(rows) // 2, len(rows) - 1}:
+            alone = attend(config, isa, [part(sequence, row, row + 1)], 32)
+            np.testing.assert_array_equal(alone[0], rows[row])
+
+
 #: KV types, and bits of queries: each its own arithmetic; int4's differs from int8's in unpacking.
 ARITHMETICS = [*((dtype, 0) for dtype in KV_TYPES if dtype != "int4"), ("int8", 8), ("int4", 8)]
 #: A step that is parallel, with tiles of one row and of several, split and not.

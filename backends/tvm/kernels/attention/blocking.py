@@ -9,7 +9,8 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.attention.operands import Numbers
-from optc.backends.tvm.kernels.dsl.script import LANES, Expr
+from optc.backends.tvm.kernels.dsl.script import LANES, Expr, round_up
+from optc.backends.tvm.kernels.matmul.amx.instructions import ROWS
 
 #: So many sums hide the latency of a multiply-add. More KV tiles at once would only score more
 #: tokens that a prompt's rows do not see.
@@ -21,11 +22,12 @@ class Blocking:
     """Register tiles of an instruction set for some number of query vectors.
 
     Attributes:
-        vectors: Query vectors that are computed together.
+        vectors: Most query vectors that are computed together.
         score_block: Of these, how many share a register tile of scores.
         tiles: KV tiles of 16 tokens whose scores are summed at once; divides 16.
         weigh_block: How many share a register tile of weighted values.
         columns: Vectors of 16 dimensions whose weighted sums are summed at once.
+        amx: Tiles of AMX multiply all vectors, 16 at a time.
     """
 
     vectors: int
@@ -33,10 +35,23 @@ class Blocking:
     tiles: int
     weigh_block: int
     columns: int
+    amx: bool = False
+
+    @property
+    def room(self) -> int:
+        """Vectors that memory of operands has to be made for: tiles of AMX load whole ones."""
+        return round_up(self.vectors, ROWS) if self.amx and self.vectors > ROWS else self.vectors
+
+
+def tile_vectors(numbers: Numbers) -> int:
+    """Query vectors of a tile of several rows, at most."""
+    return 2 * ROWS if numbers.by_tiles else LANES
 
 
 def blocking(vectors: int, numbers: Numbers, isa: Isa) -> Blocking:
     """The register tiles for ``vectors`` query vectors."""
+    if numbers.by_tiles and vectors >= numbers.by_tiles.least:
+        return Blocking(vectors, vectors, 4, vectors, 1, amx=True)
     budget, widest = (24, 8) if isa.lanes == LANES else (6, 6)
     score_block = _block(vectors, max(1, widest // numbers.query_planes))
     tiles, sums = 1, score_block * numbers.query_planes

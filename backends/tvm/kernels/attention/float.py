@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.kernels.attention.operands import Operands, Words, widened
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.attention.operands import Operands, TileType, Words, widened
 from optc.backends.tvm.kernels.dsl import bf16
 from optc.backends.tvm.kernels.dsl.script import (
     LANES,
@@ -21,7 +22,8 @@ from optc.backends.tvm.kernels.dsl.script import (
     store,
     wide,
 )
-from optc.backends.tvm.kernels.kv.pools import for_parts
+from optc.backends.tvm.kernels.kv.pools import TILE, for_parts
+from optc.backends.tvm.kernels.matmul.amx import instructions as amx
 from optc.backends.tvm.kernels.matmul.matmul_float import DOT_NAME
 
 
@@ -34,14 +36,15 @@ class Float32:
     totals: ClassVar[str] = "float32"
     scaled: ClassVar[bool] = False
     integral: ClassVar[bool] = False
+    by_tiles: ClassVar[TileType | None] = None
 
-    def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
+    def queries(self, values: Expr, vectors: Expr | int, room: int, dim: int) -> Operands:
         """The values themselves."""
         return Operands(values)
 
-    def weights(self, vectors: int, tokens: int) -> Operands:
+    def weights(self, room: int, tokens: int) -> Operands:
         """float32 [M, tokens]."""
-        return Operands(scratch((vectors, tokens)))
+        return Operands(scratch((room, tokens)))
 
     def put(self, weights: Operands, weight: Expr, m: Expr, token: Expr) -> Expr:
         """As they are."""
@@ -86,18 +89,25 @@ class Float32:
 
 @dataclass(frozen=True)
 class BFloat16:
-    """Two bfloat16 a word; ``paired`` says whether vdpbf16ps exists."""
+    """Two bfloat16 a word."""
 
-    paired: bool
+    isa: Isa
     query_planes: ClassVar[int] = 1
     weight_planes: ClassVar[int] = 1
     totals: ClassVar[str] = "float32"
     scaled: ClassVar[bool] = False
     integral: ClassVar[bool] = False
 
-    def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
+    @property
+    def by_tiles(self) -> TileType | None:
+        """Where there is AMX, of any number of vectors: tiles round otherwise than vectors do, and
+        a vector's bits are to be the same among any others. Values are multiplied where they lie,
+        16 tokens at once, for one row alone would not repay their copying."""
+        return TileType(amx.dot_bfloat16, 2, TILE, 1) if self.isa.amx else None
+
+    def queries(self, values: Expr, vectors: Expr | int, room: int, dim: int) -> Operands:
         """Rounded to bfloat16."""
-        out = scratch((vectors, dim), "uint16")
+        out = scratch((room, dim), "uint16")
         with tir.serial(0, vectors) as m:
 
             def narrow(d: Expr, lanes: int) -> None:
@@ -107,9 +117,9 @@ class BFloat16:
             for_parts(dim, narrow)
         return Operands(out)
 
-    def weights(self, vectors: int, tokens: int) -> Operands:
+    def weights(self, room: int, tokens: int) -> Operands:
         """u16 [M, tokens]."""
-        return Operands(scratch((vectors, tokens), "uint16"))
+        return Operands(scratch((room, tokens), "uint16"))
 
     def put(self, weights: Operands, weight: Expr, m: Expr, token: Expr) -> Expr:
         """Rounded to bfloat16; that is what is summed, too."""
@@ -156,7 +166,7 @@ class BFloat16:
 
     def dot(self, total: Register, words: tuple[Expr, ...], operand: Expr) -> None:
         """Two products a lane."""
-        if self.paired:
+        if self.isa.bf16:
             call = tir.call_pure_extern
             total.set(call(f"float32x{LANES}", DOT_NAME, total.get(), words[0], operand))
             return

@@ -8,7 +8,13 @@ from typing import ClassVar
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.attention.operands import Operands, Words, combine, widened
+from optc.backends.tvm.kernels.attention.operands import (
+    Operands,
+    TileType,
+    Words,
+    combine,
+    widened,
+)
 from optc.backends.tvm.kernels.dsl.script import (
     LANES,
     Expr,
@@ -27,6 +33,7 @@ from optc.backends.tvm.kernels.dsl.script import (
     wide,
 )
 from optc.backends.tvm.kernels.dsl.vectors import load_part, reduce_row, store_part
+from optc.backends.tvm.kernels.matmul.amx import instructions as amx
 from optc.backends.tvm.kernels.matmul.dot import dot_ops
 
 #: Steps of an operand's largest value, by its planes: digits of 7 bits, the uppermost at most 127.
@@ -36,6 +43,8 @@ _ROUNDING = 12582912.0
 #: Operands whose largest value is below have units as though it were this, so that no quotient
 #: overflows. They are as good as zero.
 _LEAST = 1.0e-30
+#: Of fewer vectors, memory bounds.
+_LEAST_VECTORS = 16
 
 
 @dataclass(frozen=True)
@@ -49,10 +58,15 @@ class Int8:
     scaled: ClassVar[bool] = True
     integral: ClassVar[bool] = True
 
-    def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
+    @property
+    def by_tiles(self) -> TileType | None:
+        """Where there is AMX: sums are exact, so that vectors and tiles give the same bits."""
+        return TileType(amx.dot_bytes, 1, amx.BYTES, _LEAST_VECTORS) if self.isa.amx else None
+
+    def queries(self, values: Expr, vectors: Expr | int, room: int, dim: int) -> Operands:
         """In units of each vector's largest magnitude / 127, or / 16256 with two digits: -127..127
         and -64..63."""
-        out = _new(vectors, self.query_planes, dim)
+        out = _new(room, self.query_planes, dim)
         with tir.serial(0, vectors) as m:
             largest = reduce_row(
                 dim,
@@ -77,9 +91,9 @@ class Int8:
             self._set_start(out, total, m)
         return out
 
-    def weights(self, vectors: int, tokens: int) -> Operands:
+    def weights(self, room: int, tokens: int) -> Operands:
         """Digits 0..127."""
-        return _new(vectors, self.weight_planes, tokens)
+        return _new(room, self.weight_planes, tokens)
 
     def put(self, weights: Operands, weight: Expr, m: Expr, token: Expr) -> Expr:
         """The weight as it is; `settle` stores all of them at once."""
@@ -175,11 +189,11 @@ class Int8:
         return [*self._parts(low), *self._parts(high)]
 
 
-def _new(vectors: int, planes: int, count: int) -> Operands:
+def _new(room: int, planes: int, count: int) -> Operands:
     return Operands(
-        scratch((vectors, planes, count), "int8"),
-        scratch((vectors,)),
-        scratch((vectors,), "int32"),
+        scratch((room, planes, count), "int8"),
+        scratch((room,)),
+        scratch((room,), "int32"),
     )
 
 

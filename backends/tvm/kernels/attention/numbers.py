@@ -29,7 +29,7 @@ def numbers_of(shape: KVShape, isa: Isa, query_bits: int) -> Numbers:
     if shape.dtype == "float32":
         return Float32()
     if shape.dtype == "bfloat16":
-        return BFloat16(isa.bf16)
+        return BFloat16(isa)
 
     planes = 1 if query_bits else 2
     if shape.dtype == "int4":

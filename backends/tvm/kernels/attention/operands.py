@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -40,19 +41,37 @@ class Words:
     Attributes:
         at: The pool's tile and KV head.
         row: Row of words.
-        column: First of the 16 words in the row.
+        column: First of the 16 words in the row, a number, or an int64 where types allow.
         width: Words of a row.
     """
 
     at: tuple[Expr, Expr]
     row: Expr
-    column: int
+    column: Expr | int
     width: int
 
     @property
     def first(self) -> Expr:
         """The first word, counted through all rows."""
         return wide(self.row) * self.width + self.column
+
+
+@dataclass(frozen=True)
+class TileType:
+    """Products of a KV type by tiles of AMX.
+
+    Attributes:
+        dot: Emits a product of tiles: of sums, operands and words.
+        bytes: Of an element, 1 or 2.
+        tokens: Whose values one product takes, a multiple of 16; of more than 16, they are copied
+            side by side.
+        least: Query vectors from which on they are multiplied so.
+    """
+
+    dot: Callable[[int, int, int], None]
+    bytes: int
+    tokens: int
+    least: int
 
 
 class Numbers(Protocol):
@@ -78,12 +97,17 @@ class Numbers(Protocol):
         """Operands of a vector of softmax weights."""
         ...
 
-    def queries(self, values: Expr, vectors: int, dim: int) -> Operands:
-        """Operands of query vectors, float32 [vectors, dim]."""
+    @property
+    def by_tiles(self) -> TileType | None:
+        """Products by tiles; None where the instruction set or the type has none."""
         ...
 
-    def weights(self, vectors: int, tokens: int) -> Operands:
-        """Room for the weights of ``tokens`` tokens, written by `put`."""
+    def queries(self, values: Expr, vectors: Expr | int, room: int, dim: int) -> Operands:
+        """Operands of query vectors, float32 [vectors, dim], in memory for ``room`` vectors."""
+        ...
+
+    def weights(self, room: int, tokens: int) -> Operands:
+        """Memory for the weights of ``room`` vectors and ``tokens`` tokens, written by `put`."""
         ...
 
     def put(self, weights: Operands, weight: Expr, m: Expr, token: Expr) -> Expr:

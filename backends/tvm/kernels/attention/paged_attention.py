@@ -115,7 +115,7 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
             ragged = replace(ragged, recent=near)
         by_head = sinks, slopes, biases
         operands = Operands(config, isa, q, pools, recent, ragged, *by_head, out)
-        planned = plan_tiles(ragged, rows, config.tile_rows)
+        planned = plan_tiles(ragged, rows, operands.tile_rows)
         cost = tir.float32(config.heads * (config.key_dim + config.value_dim))
         parallel = planned.work * cost > tir.float32(_SERIAL_WORK)
         paired = config.kv_dtype == "bfloat16" and isa.bf16
@@ -123,7 +123,7 @@ def paged_attention(config: PagedAttention, isa: Isa) -> tvm.tirx.PrimFunc:
             tir.attr(0, "pragma_import_llvm", CLAIM_IR),
             tir.attr(0, "pragma_import_llvm", DOT_IR) if paired else nullcontext(),
             plan_items(ragged, planned, rows, config.kv_heads, parallel) as items,
-            _partial_results(config, items.slots) as partial,
+            _partial_results(operands, items.slots) as partial,
         ):
             _run(_Step(operands, planned, items, partial), parallel)
         _clear(out, query_starts[sequences], rows, config.heads * config.value_dim)
@@ -136,10 +136,10 @@ def _pools(config: PagedAttention, shape: KVShape, isa: Isa, pools: tuple[Expr, 
 
 
 @contextmanager
-def _partial_results(config: PagedAttention, slots: Expr) -> Iterator[Running]:
+def _partial_results(operands: Operands, slots: Expr) -> Iterator[Running]:
     """Results of partitions that are items of their own: [slots * Hkv * vectors of a tile, ...]."""
-    vectors = config.tile_rows * config.shared
-    size = bind(slots * (config.kv_heads * vectors))
+    config = operands.config
+    size = bind(slots * (config.kv_heads * operands.tile_rows * config.shared))
     with (
         workspace((size,)) as largest,
         workspace((size,)) as norm,
@@ -185,14 +185,14 @@ def _item(step: _Step, index: Expr, following: Expr) -> None:
             with tir.Else():
                 _keep(step, slot, work, running)
 
-    if step.operands.config.tile_rows == 1:
+    if step.operands.tile_rows == 1:
         attend(1)
         return
     with tir.If(rows == 1):
         with tir.Then():
             attend(1)
         with tir.Else():
-            attend(step.operands.config.tile_rows)
+            attend(step.operands.tile_rows)
 
 
 def _start(step: _Step, item: Expr, head: Expr) -> Start:
@@ -217,7 +217,7 @@ def _rows_alone(step: _Step, tile: Expr, head: Expr) -> None:
 def _keep(step: _Step, slot: Expr, work: RowWork, running: Running) -> None:
     """Keep the result of one partition for the merge."""
     config = step.operands.config
-    place = bind(_place(config, slot, work.head))
+    place = bind(_place(step.operands, slot, work.head))
     with tir.serial(0, work.most * config.shared) as m:
         store(step.partial.largest, running.largest[m], place + m)
         store(step.partial.norm, running.norm[m], place + m)
@@ -229,15 +229,15 @@ def _keep(step: _Step, slot: Expr, work: RowWork, running: Running) -> None:
         )
 
 
-def _place(config: PagedAttention, slot: Expr, head: Expr) -> Expr:
-    vectors = config.tile_rows * config.shared
-    return (slot * config.kv_heads + head) * vectors
+def _place(operands: Operands, slot: Expr, head: Expr) -> Expr:
+    config = operands.config
+    return (slot * config.kv_heads + head) * (operands.tile_rows * config.shared)
 
 
 def _merge_tile(step: _Step, tile: Expr) -> None:
     """Merge the partitions of a split tile in order and write its rows."""
     config, partial = step.operands.config, step.partial
-    vectors = config.tile_rows * config.shared
+    vectors = step.operands.tile_rows * config.shared
     sequence, row = bind(step.tiles.sequence[tile]), bind(step.tiles.row[tile])
     rows = bind(step.tiles.rows[tile])
     low, high = step.tiles.spanned(step.operands.ragged, tile)
@@ -245,7 +245,7 @@ def _merge_tile(step: _Step, tile: Expr) -> None:
         running = new_running(vectors, config.value_dim)
         with tir.serial(0, high - low) as index:
             slot = step.items.first_slot[tile] + index
-            place = bind(_place(config, slot, head))
+            place = bind(_place(step.operands, slot, head))
             with tir.serial(0, rows * config.shared) as m:
                 largest, norm = bind(partial.largest[place + m]), bind(partial.norm[place + m])
                 old, new = merge_factors(running, m, largest, norm)
@@ -256,7 +256,7 @@ def _merge_tile(step: _Step, tile: Expr) -> None:
 
                 for_parts(config.value_dim, merge)
         then = Start(sequence, head, low, (low, high))  # there is nothing to do after it
-        work = RowWork(sequence, row, rows, config.tile_rows, head, (low, high), then)
+        work = RowWork(sequence, row, rows, step.operands.tile_rows, head, (low, high), then)
         write_rows(step.operands, work, running)
 
 

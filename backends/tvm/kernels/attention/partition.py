@@ -12,6 +12,8 @@ from __future__ import annotations
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.bias_runs import zero_distance
+from optc.backends.tvm.kernels.attention.amx.scores import score_by_tiles
+from optc.backends.tvm.kernels.attention.amx.values import weigh_by_tiles
 from optc.backends.tvm.kernels.attention.blocking import for_blocks
 from optc.backends.tvm.kernels.attention.fetch import fetch
 from optc.backends.tvm.kernels.attention.score import score, score_unit
@@ -34,12 +36,14 @@ from optc.backends.tvm.kernels.dsl.script import (
     fma,
     load,
     register,
+    scratch,
     splat,
     store,
     tree_max,
     tree_sum,
 )
 from optc.backends.tvm.kernels.kv.pools import TILE
+from optc.backends.tvm.kernels.matmul.amx import instructions as amx
 
 #: Scales of values above are no numbers: slots that were never written, or not by this model.
 _LARGEST_SCALE = 1.0e15
@@ -72,13 +76,20 @@ def attend_partition(
     )
     limits = (bind(groups[0] * size.tiles), bind(groups[1] * size.tiles))
     part = Part(pools, queries, new_buffers(pools, size), place, following, limits)
-    with tir.serial(*groups) as group:
-        for_blocks(size.vectors, size.score_block, lambda m, count: score(part, group, m, count))
+    config = scratch((amx.CONFIG_BYTES,), "uint8") if size.amx else None
+    if size.amx:
+        amx.start_config(config)
+        score_by_tiles(part, groups, config)
+    else:
+        with tir.serial(*groups) as group:
+            for_blocks(
+                size.vectors, size.score_block, lambda m, count: score(part, group, m, count)
+            )
     if pools.numbers.scaled:
         _gather_value_scales(part)
     # Loop after loop over the vectors: what one leaves for the next, the processor computes while
     # it has begun with another vector.
-    with tir.serial(0, size.vectors) as m:
+    with tir.serial(0, queries.count) as m:
         low_seen, end_seen = queries.bounds(m)
         if queries.slope is not None:
             _lean(part, m, queries.slope(m), bind(queries.own(m) - start))
@@ -86,10 +97,14 @@ def attend_partition(
             _shift(part, m, queries.shifts, bind(queries.own(m) - start))
         _mask(part, m, (bind(low_seen - start), bind(end_seen - start)))
         _find_largest(part, m)
-    with tir.serial(0, size.vectors) as m:
+    with tir.serial(0, queries.count) as m:
         _exponentials(part, m)
-    with tir.serial(0, size.vectors) as m:
+    with tir.serial(0, queries.count) as m:
         _settle(part, running, m)
+    if size.amx:
+        weigh_by_tiles(part, running, (first, end), config)
+        amx.release()
+        return
     for_blocks(
         size.vectors,
         size.weigh_block,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.attention.blocking import blocking
+from optc.backends.tvm.kernels.attention.blocking import blocking, tile_vectors
 from optc.backends.tvm.kernels.attention.partition import attend_partition
 from optc.backends.tvm.kernels.attention.plan import TILES, Ragged, partitions_of
 from optc.backends.tvm.kernels.attention.softmax import (
@@ -24,8 +24,6 @@ from optc.backends.tvm.kernels.dsl.script import Expr, bind, load, scratch, spla
 from optc.backends.tvm.kernels.kv.pools import for_parts
 from optc.errors import UnsupportedError
 
-#: Query vectors of a tile of several rows.
-_TILE_VECTORS = 16
 #: Most new rows of a sequence for which its K and V are fetched ahead.
 _FETCHED_ROWS = 16
 
@@ -108,11 +106,6 @@ class PagedAttention:
         """Heads that share a KV head."""
         return self.heads // self.kv_heads
 
-    @property
-    def tile_rows(self) -> int:
-        """Rows of a tile of several rows."""
-        return max(1, _TILE_VECTORS // self.shared)
-
 
 @dataclass(frozen=True)
 class Operands:
@@ -129,6 +122,11 @@ class Operands:
     slopes: Expr
     biases: Expr
     out: Expr
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a tile of several rows."""
+        return max(1, tile_vectors(self.pools.numbers) // self.config.shared)
 
 
 @dataclass(frozen=True)
@@ -247,6 +245,9 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
     first_end = bind(ragged.first_end(work.sequence, work.row))
     numbers = operands.pools.numbers
     size = blocking(work.most * shared, numbers, operands.isa)
+    # The register tiles of vectors are of numbers that the compiler knows.
+    known = work.most == 1 or not size.amx
+    count = work.most * shared if known else bind(work.rows * shared)
     column = bind(work.head * (shared * dim))
 
     def row_of(m: Expr | int) -> Expr:
@@ -257,7 +258,7 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
         return bind((first_end if work.most == 1 else first_end + row_of(m)) - 1)
 
     copy = scratch((work.most * shared, dim))
-    with tir.serial(0, work.most * shared) as m:
+    with tir.serial(0, count) as m:
         row, start = bind(work.row + row_of(m)), bind(column + m % shared * dim)
         for_parts(
             dim,
@@ -268,12 +269,12 @@ def _queries(operands: Operands, work: RowWork) -> Queries:
     slopes = operands.slopes
     slope = None if slopes is None else lambda m: bind(slopes[work.head * shared + m % shared])
 
-    vectors = numbers.queries(copy, work.most * shared, dim)
+    vectors = numbers.queries(copy, count, size.room, dim)
     bounds = _bounds(ragged, work.sequence, own)
     shifts = None
     if operands.biases is not None:
         shifts = Shifts(operands.biases, lambda m: bind(work.head * shared + m % shared))
-    return Queries(vectors, own, bounds, size, fetch, slope, shifts)
+    return Queries(vectors, own, bounds, size, count, fetch, slope, shifts)
 
 
 def write_rows(operands: Operands, work: RowWork, running: Running) -> None:

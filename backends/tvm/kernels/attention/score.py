@@ -41,11 +41,17 @@ def score(part: Part, group: Expr, first: Expr | int, count: int) -> None:
     for j in range(count):
         for u in range(tiles):
             value = numbers.value([s.get() for s in sums[j][u]])
-            value = value * scales[u] if scales else value
-            if pools.softcap:
-                whole = bind(value * splat(_product_unit(part, first + j)))
-                value = math.softcap(whole, pools.softcap)
-            store(part.buffers.scores, value, first + j, (group * tiles + u) * TILE)
+            scale = scales[u] if scales else None
+            put_score(part, value, scale, first + j, (group * tiles + u) * TILE)
+
+
+def put_score(part: Part, value: Expr, scale: Expr | None, m: Expr | int, token: Expr) -> None:
+    """Store the scores of vector m and 16 tokens: their dot products, times the tokens' scales."""
+    value = value if scale is None else value * scale
+    if part.pools.softcap:
+        whole = bind(value * splat(_product_unit(part, m)))
+        value = math.softcap(whole, part.pools.softcap)
+    store(part.buffers.scores, value, m, token)
 
 
 def score_unit(part: Part, m: Expr | int) -> Expr:

@@ -67,7 +67,8 @@ class Queries:
         own: ``own(m)`` is the token of vector m itself.
         bounds: ``bounds(m)`` is the range of tokens, first and end, that vector m sees; of none,
             the end may lie before the first.
-        blocking: How many there are, and their register tiles.
+        blocking: How many there are at most, and their register tiles.
+        count: How many there are.
         fetch: Condition: fetch K and V ahead of their use. For few rows memory is the limit, and
             the processor's own prefetching ends with each tile, which is a page of its own; a
             prompt's rows find them in the caches.
@@ -80,6 +81,7 @@ class Queries:
     own: Callable[[Expr | int], Expr]
     bounds: Callable[[Expr | int], tuple[Expr, Expr]]
     blocking: Blocking
+    count: Expr | int
     fetch: Expr
     slope: Callable[[Expr], Expr] | None = None
     shifts: Shifts | None = None
@@ -144,7 +146,7 @@ def new_buffers(pools: Pools, size: Blocking) -> Buffers:
     return Buffers(
         scratch((PARTITION,)),
         scratch((size.vectors, PARTITION)),
-        pools.numbers.weights(size.vectors, PARTITION),
+        pools.numbers.weights(size.room, PARTITION),
         scratch((size.vectors,)),
         scratch((size.vectors,)),
         scratch((size.vectors,)),

@@ -32,6 +32,11 @@ class Shape:
     bytes: int = BYTES
 
 
+def even_depth(width: int) -> int:
+    """The most bytes of a product, up to 64 and a multiple of 4, that divide ``width`` evenly."""
+    return max(depth for depth in range(4, BYTES + 1, 4) if width % depth == 0)
+
+
 def start_config(config: Any) -> None:
     """Write what all configurations share to u8 [`CONFIG_BYTES`]: palette 1, no tiles."""
     with tir.serial(CONFIG_BYTES) as index:

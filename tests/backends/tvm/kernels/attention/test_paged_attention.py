@@ -19,6 +19,7 @@ from tests.backends.tvm.attention_cases import (
     MIXED,
     SMALL,
     attend,
+    check_rows_alone,
     oracle,
     part,
     sequences,
@@ -162,17 +163,7 @@ def test_bits_with_recent_pools_do_not_depend_on_batch_mates_or_chunks(
 
 
 def check_batch_mates_and_chunks(config: PagedAttention) -> None:
-    isa = best(config.kv_dtype)
-    step = sequences(config, MIXED)
-    together = attend(config, isa, step, 32)
-    first = 0
-    for sequence in step:
-        rows = together[first : first + len(sequence.q)]
-        first += len(sequence.q)
-        np.testing.assert_array_equal(attend(config, isa, [sequence], 32), rows)
-        for row in {0, len(rows) // 2, len(rows) - 1}:
-            alone = attend(config, isa, [part(sequence, row, row + 1)], 32)
-            np.testing.assert_array_equal(alone[0], rows[row])
+    check_rows_alone(config, best(config.kv_dtype), sequences(config, MIXED))
 
 
 @pytest.mark.parametrize(("dtype", "bits"), ARITHMETICS)

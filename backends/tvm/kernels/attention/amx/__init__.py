@@ -1,0 +1,1 @@
+"""Attention by tiles of AMX: products of queries and keys, and of softmax weights and values."""
