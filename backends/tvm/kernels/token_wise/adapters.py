@@ -28,6 +28,7 @@ from optc.backends.tvm.kernels.dsl.script import (
     store,
 )
 from optc.backends.tvm.kernels.dsl.vectors import load_part, store_part
+from optc.backends.tvm.kernels.token_wise.adapter_tiles import Grow, Shrink
 
 #: Sums of a vector in flight, which hide the latency of a multiply-add.
 _PARTIALS = 4
@@ -62,8 +63,8 @@ def adapter_shrink(config: AdapterShrink, isa: Isa) -> tvm.tirx.PrimFunc:
     """x f32 [T,k] (or q i8 [T,kp], s f32 [T]; of 16 bits 2 T rows), adapters i32 [T],
     a f32 [M,k,width] -> h [T,width].
 
-    Rows of slot -1 are not written. ``isa`` changes nothing: every instruction set runs the same
-    operations.
+    Rows of slot -1 are not written. Every instruction set runs the same operations but AMX
+    (`optc.backends.tvm.kernels.token_wise.adapter_tiles`).
     """
     k, width = config.k, config.width
     with kernel("adapter_shrink") as builder:
@@ -76,6 +77,7 @@ def adapter_shrink(config: AdapterShrink, isa: Isa) -> tvm.tirx.PrimFunc:
         adapters = builder.argument("adapters", (rows,), "int32")
         a = builder.argument("a", (slots, k, width))
         out = builder.argument("out", (rows, width))
+        parallel = rows * k * width > SERIAL_WORK
         vectors = width // LANES
 
         def body(task: Expr) -> None:
@@ -90,7 +92,10 @@ def adapter_shrink(config: AdapterShrink, isa: Isa) -> tvm.tirx.PrimFunc:
                     total = bind(total) + low * splat(scale[row * halves + 1])
                 store(out, total, row, first)
 
-        for_rows(rows * vectors, rows * k * width > SERIAL_WORK, body)
+        if isa.amx:
+            Shrink(x, scale, halves, adapters, a, out).emit(parallel)
+        else:
+            for_rows(rows * vectors, parallel, body)
     return builder.finish()
 
 
@@ -115,7 +120,7 @@ def _shrunk(x: Expr, a: Expr, row: Expr, slot: Expr, first: Expr, k: int) -> Exp
 def adapter_grow(config: AdapterGrow, isa: Isa) -> tvm.tirx.PrimFunc:
     """y f32 [T,n], h f32 [T,parts*rank], adapters i32 [T], b f32 [M,rank,n] -> out [T,n].
 
-    ``isa`` changes nothing, as above.
+    ``isa`` as above.
     """
     n, rank, starts = config.n, config.rank, tuple(config.starts)
     with kernel("adapter_grow") as builder:
@@ -125,22 +130,35 @@ def adapter_grow(config: AdapterGrow, isa: Isa) -> tvm.tirx.PrimFunc:
         adapters = builder.argument("adapters", (rows,), "int32")
         b = builder.argument("b", (slots, rank, n))
         out = builder.argument("out", (rows, n))
-        for part, (start, stop) in enumerate(zip(starts, (*starts[1:], n), strict=True)):
-            blocks, rest = divmod(stop - start, _COLUMNS)
-            operands = _Operands(y, h, b, out, part * rank, rank)
-
-            def whole(task: Expr, blocks: int = blocks, start: int = start,
-                      operands: _Operands = operands) -> None:  # fmt: skip
-                row, first = bind(task // blocks), bind(task % blocks * _COLUMNS + start)
-                operands.grow(row, bind(adapters[row]), first, [LANES] * _PARTIALS)
-
-            if blocks:
-                for_rows(rows * blocks, rows * n * rank > SERIAL_WORK, whole)
-            if rest:
-                counts = [min(LANES, rest - i) for i in range(0, rest, LANES)]
-                with tir.serial(0, rows) as row:
-                    operands.grow(row, bind(adapters[row]), stop - rest, counts)
+        parallel = rows * n * rank > SERIAL_WORK
+        if isa.amx:
+            Grow(y, h, adapters, b, out).emit(starts, parallel)
+        else:
+            _grow(config, rows, parallel, (y, h, b, out), adapters)
     return builder.finish()
+
+
+def _grow(
+    config: AdapterGrow, rows: Expr, parallel: Expr, buffers: tuple[Expr, ...], adapters: Expr
+) -> None:
+    """All rows by vectors; ``buffers`` are y, h, b and out."""
+    n, rank, starts = config.n, config.rank, tuple(config.starts)
+    y, h, b, out = buffers
+    for part, (start, stop) in enumerate(zip(starts, (*starts[1:], n), strict=True)):
+        blocks, rest = divmod(stop - start, _COLUMNS)
+        operands = _Operands(y, h, b, out, part * rank, rank)
+
+        def whole(task: Expr, blocks: int = blocks, start: int = start,
+                  operands: _Operands = operands) -> None:  # fmt: skip
+            row, first = bind(task // blocks), bind(task % blocks * _COLUMNS + start)
+            operands.grow(row, bind(adapters[row]), first, [LANES] * _PARTIALS)
+
+        if blocks:
+            for_rows(rows * blocks, parallel, whole)
+        if rest:
+            counts = [min(LANES, rest - i) for i in range(0, rest, LANES)]
+            with tir.serial(0, rows) as row:
+                operands.grow(row, bind(adapters[row]), stop - rest, counts)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm.tirx.script.builder import ir as tir
@@ -55,8 +56,7 @@ def _score(panel: Panel, keys: _Keys, sums: Expr, m: Expr, count: Expr | int) ->
         with tir.serial(0, part.pools.shape.key_dim // depth) as step:
             word = bind(step * (panel.depth // 4))
             factors = Factors(part.queries.operands, m)
-            addresses = lambda c, first=first, word=word: keys.at(first + c, word)  # noqa: E731
-            panel.add(factors, step * depth, addresses, _STRIDE, panel.across)
+            panel.add(factors, step * depth, keys.words(first, word), _STRIDE, panel.across)
         panel.store(sums, panel.across)
         with tir.serial(0, count) as row:
             start = part.queries.operands.start
@@ -97,13 +97,17 @@ class _Keys:
                 (codes,) = part.pools.numbers.keys(part.pools.k, Words(place, word, 0, TILE))
                 store(self.room, codes, u, word, 0)
 
-    def at(self, u: int, word: Expr) -> Expr:
-        """The address of the words of tile ``u`` of the group from row ``word`` on."""
-        if self.room is not None:
-            return tir.address_of(self.room[u, word, 0])
+    def words(self, first: int, word: Expr) -> Callable[[int], Expr]:
+        """Gives the addresses of the words, from row ``word`` on, of tiles from ``first`` on."""
         pools = self.part.pools
-        element = wide(word) * (TILE * pools.shape.type.pack)
-        return tir.address_of(pools.k[(*self._place(u), element)])
+
+        def at(column: int) -> Expr:
+            if self.room is not None:
+                return tir.address_of(self.room[first + column, word, 0])
+            element = wide(word) * (TILE * pools.shape.type.pack)
+            return tir.address_of(pools.k[(*self._place(first + column), element)])
+
+        return at
 
     def scale(self, u: int) -> Expr:
         """The scales of its tokens."""

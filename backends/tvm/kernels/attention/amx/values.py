@@ -168,8 +168,7 @@ class _InPlace:
                     self._products(weights, i, self._at(i, d), part.pools.shape.value_dim, count)
                 with tir.Else():
                     self._mask(i, d, (first, last), count)
-                    kept = lambda c: tir.address_of(self.room[0, c * self.panel.columns])  # noqa: E731
-                    self._products(weights, i, kept, int(self.room.shape[1]), count)
+                    self._products(weights, i, self._masked, int(self.room.shape[1]), count)
 
     def _products(
         self, weights: Factors, i: Expr, at: Callable[[int], Expr], width: int, count: int
@@ -180,6 +179,9 @@ class _InPlace:
         pools, place = self.part.pools, self.part.place.at(i)
         pack = pools.shape.type.pack
         return lambda c: tir.address_of(pools.v[(*place, wide(d + c * self.panel.columns) * pack)])
+
+    def _masked(self, column: int) -> Expr:
+        return tir.address_of(self.room[0, column * self.panel.columns])
 
     def _mask(self, i: Expr, d: Expr, seen: tuple[Expr, Expr], count: int) -> None:
         """Write the tokens ``seen`` of tile ``i``, and zeros for others."""

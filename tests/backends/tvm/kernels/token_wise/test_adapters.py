@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.token_wise.adapters import AdapterGrow, AdapterShrink
-from tests.backends.tvm.kernel_cases import TARGETS, Array, blank, isa_named, run
-
-SLOTS = 3
+from tests.backends.tvm.adapter_cases import SLOTS, check_grow, check_shrink
+from tests.backends.tvm.kernel_cases import TARGETS, Array, isa_named
 
 
 @pytest.fixture(params=TARGETS)
@@ -17,40 +15,18 @@ def isa(request: pytest.FixtureRequest) -> Isa:
     return isa_named(request.param)
 
 
-def sqnr_db(want: Array, got: Array) -> float:
-    return float(10 * np.log10((want**2).sum() / ((got - want) ** 2).sum()))
+def _adapters(rows: int) -> Array:
+    """Slots of rows in any order, the first with one."""
+    adapters = np.random.default_rng(rows).integers(-1, SLOTS, rows).astype(np.int32)
+    adapters[0] = 1
+    return adapters
 
 
 @pytest.mark.covering("isa", "bits")
 @pytest.mark.parametrize("bits", [0, 8, 16])
 @pytest.mark.parametrize(("rows", "k", "width"), [(1, 64, 16), (5, 41, 48), (33, 130, 16)])
 def test_shrink(isa: Isa, bits: int, rows: int, k: int, width: int) -> None:
-    rng = np.random.default_rng([rows, k, width])
-    a = rng.standard_normal((SLOTS, k, width)).astype(np.float32)
-    adapters = rng.integers(-1, SLOTS, rows).astype(np.int32)
-    each = max(1, bits // 8)  # rows of the operands for each row
-    if bits:
-        scale = rng.random(rows * each).astype(np.float32)
-        q = rng.integers(-127, 128, (rows * each, -(-k // 32) * 32)).astype(np.int8)
-        q[:, k:] = 0
-        x = (q[:, :k].astype(np.float64) * scale[:, None]).reshape(rows, each, k).sum(axis=1)
-        operands = [q, scale]
-    else:
-        values = rng.standard_normal((rows, k)).astype(np.float32)
-        operands, x = [values], values.astype(np.float64)
-    config = AdapterShrink(k, width, bool(bits), bits or 8)
-    out = run(config, isa, *operands, adapters, a, blank(rows, width))[-1]
-    for row, slot in enumerate(adapters):
-        if slot < 0:
-            assert np.isnan(out[row]).all()  # not written
-            continue
-        want = x[row] @ a[slot].astype(np.float64)
-        assert sqnr_db(want, out[row]) > 110
-        alone = run(
-            config, isa, *(o[row * each : (row + 1) * each] for o in operands),
-            adapters[row : row + 1], a, blank(1, width),
-        )[-1]  # fmt: skip
-        np.testing.assert_array_equal(alone[0], out[row])
+    check_shrink(isa, bits, _adapters(rows), k, width)
 
 
 @pytest.mark.covering
@@ -59,24 +35,4 @@ def test_shrink(isa: Isa, bits: int, rows: int, k: int, width: int) -> None:
     [(1, 64, 16, (0,)), (4, 200, 32, (0, 100, 171)), (19, 96, 16, (0, 64)), (2, 7, 16, (0, 3))],
 )
 def test_grow(isa: Isa, rows: int, n: int, rank: int, starts: tuple[int, ...]) -> None:
-    rng = np.random.default_rng([rows, n, rank])
-    y = rng.standard_normal((rows, n)).astype(np.float32)
-    h = rng.standard_normal((rows, rank * len(starts))).astype(np.float32)
-    b = rng.standard_normal((SLOTS, rank, n)).astype(np.float32)
-    adapters = rng.integers(-1, SLOTS, rows).astype(np.int32)
-    adapters[0] = 1
-    h[adapters < 0] = np.nan  # what shrink leaves there is not read
-    config = AdapterGrow(n, rank, starts)
-    out = run(config, isa, y, h, adapters, b, blank(rows, n))[-1]
-    for row, slot in enumerate(adapters):
-        if slot < 0:
-            np.testing.assert_array_equal(out[row], y[row])
-            continue
-        want = y[row].astype(np.float64)
-        for part, (low, high) in enumerate(zip(starts, (*starts[1:], n), strict=True)):
-            mine = h[row, part * rank : (part + 1) * rank].astype(np.float64)
-            want[low:high] += mine @ b[slot, :, low:high]
-        assert sqnr_db(want, out[row]) > 110
-        one = slice(row, row + 1)
-        alone = run(config, isa, y[one], h[one], adapters[one], b, blank(1, n))[-1]
-        np.testing.assert_array_equal(alone[0], out[row])
+    check_grow(isa, _adapters(rows), n, rank, starts)
