@@ -3,6 +3,7 @@
     python -m benchmarks.models real --folder DIR [--only PART] [--json FILE] [--table FILE]
     python -m benchmarks.models random [--only PART] [--timeout SECONDS] [--workdir DIR]
                                        [--json FILE]
+    python -m benchmarks.models files [--only PART] [--workdir DIR] [--json FILE]
     python -m benchmarks.models nodes [--only PATTERN] [--json FILE]
 
 ``real`` compiles ONNX files that others trained, in float32 and int8, over inputs such as they get:
@@ -11,6 +12,8 @@ those of DIR (files and ``images/``), and those that packages ship
 transformers and of many of timm, torchvision and diffusers (installed under ``--workdir``) with
 random weights, and compares both recipes with PyTorch at three sizes of a batch; what FILE has is
 not measured again, unless ``--only`` asks for it.
+``files`` compiles the ONNX files that wheels of other projects hold, with random inputs: whether an
+unknown file is taken.
 ``nodes`` runs the node tests of the onnx package that ONNX Runtime passes through import and
 general passes. Results of ``real`` and ``random`` are kept row by row; ``--table`` writes the page
 of all that FILE has.
@@ -32,7 +35,7 @@ RESULTS = Path(__file__).parents[1] / "results/models.json"
 def main() -> None:
     """Measure one part, and keep it beside the others."""
     parser = argparse.ArgumentParser(prog="benchmarks.models", description=__doc__)
-    parser.add_argument("part", choices=("real", "random", "nodes"))
+    parser.add_argument("part", choices=("real", "files", "random", "nodes"))
     parser.add_argument("--folder", type=Path, help="of ONNX files and images")
     parser.add_argument("--only", default="", help="a part of a name")
     parser.add_argument("--workdir", type=Path, default=Path(".peers"), help="for packages")
@@ -48,6 +51,8 @@ def main() -> None:
         print(json.dumps(kept["nodes"], indent=1))
     elif args.part == "real":
         _real(kept, args)
+    elif args.part == "files":
+        _files(kept, args)
     else:
         _random(kept, args)
     _write(kept, args.json)
@@ -64,6 +69,16 @@ def _real(kept: dict[str, Any], args: argparse.Namespace) -> None:
             rows[row["name"]] = row
             print(json.dumps(row), flush=True)
             _write(kept, args.json)
+
+
+def _files(kept: dict[str, Any], args: argparse.Namespace) -> None:
+    from benchmarks.models.files import measure_files
+
+    rows = kept.setdefault("files", {})
+    for name, row in measure_files(args.workdir, args.only):
+        rows[name] = row
+        print(json.dumps({name: row}), flush=True)
+        _write(kept, args.json)
 
 
 def _random(kept: dict[str, Any], args: argparse.Namespace) -> None:
