@@ -86,7 +86,7 @@ def llama_tool(root: Path, name: str) -> Path:
     for `llama_imatrix`'s."""
     tool = root / name / "build" / "bin" / name
     if not tool.exists():
-        source = _llama_source(root)
+        source = llama_source(root)
         slow = name == _IMATRIX
         # Its speed does not matter: without optimization it compiles in half the time.
         level = ["-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DLLAMA_BUILD_SERVER=OFF"] if slow else []
@@ -107,7 +107,7 @@ def llama_imatrix(root: Path) -> Path:
     return llama_tool(root, _IMATRIX)
 
 
-def _llama_source(root: Path) -> Path:
+def llama_source(root: Path) -> Path:
     """The source archive, unpacked."""
     folder = root / _IMATRIX
     if not (found := next(folder.glob("*/vendor/llama.cpp"), None)):

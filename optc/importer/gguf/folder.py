@@ -22,6 +22,7 @@ from optc.importer.gguf.file import (
     open_gguf,
     vocabulary_of,
 )
+from optc.importer.gguf.pre_tokenizer import apply_pre_tokenizer
 from optc.importer.gguf.vocabulary import TOKENS, check_vocabulary
 from optc.system.cache_folder import cache_folder
 from optc.system.foreign.errors import foreign_errors
@@ -34,7 +35,7 @@ _COUNT = 4
 #: of the vocabulary (measured: 49,152 and 262,144 tokens).
 _PACKAGES_BYTES, _BYTES_OF_A_TOKEN = 270 << 20, 3000
 #: Raised if what the folder holds for one file changes.
-_LAYOUT = 2
+_LAYOUT = 3
 
 
 def is_gguf(path: Path) -> bool:
@@ -97,8 +98,9 @@ def _fill(folder: Path, files: list[Path]) -> None:
     reader = open_gguf(files[0])
     metadata = metadata_of(reader)
     if TOKENS in metadata:
-        check_vocabulary(vocabulary_of(reader), where)
-        _write_tokenizer(folder, files[0])
+        vocabulary = vocabulary_of(reader)
+        check_vocabulary(vocabulary, where)
+        write_tokenizer(folder, files[0], vocabulary)
     with foreign_errors(where, "the metadata is not complete", "download it again"):
         _write(folder / "config.json", read_gguf_config(files[0], metadata))
         ends = end_tokens(metadata)
@@ -110,7 +112,18 @@ def _write(file: Path, content: Mapping[str, Any]) -> None:
     file.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _write_tokenizer(folder: Path, file: Path) -> None:
+def write_tokenizer(folder: Path, file: Path, vocabulary: Mapping[str, Any]) -> None:
+    """Write tokenizer.json and its settings into the folder that holds ``file``.
+
+    Args:
+        folder: Holds the file.
+        file: GGUF.
+        vocabulary: Its metadata of the tokenizer.
+
+    Raises:
+        InputError, UnsupportedError: transformers makes none of it, or it cuts texts in a way that
+            is not known.
+    """
     from transformers import AutoTokenizer
 
     with foreign_errors(
@@ -123,3 +136,7 @@ def _write_tokenizer(folder: Path, file: Path) -> None:
             folder, gguf_file=file.name, local_files_only=True
         )
         tokenizer.save_pretrained(folder)
+    made = folder / "tokenizer.json"
+    content = json.loads(made.read_text("utf-8"))
+    apply_pre_tokenizer(content, vocabulary, str(file))
+    made.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")

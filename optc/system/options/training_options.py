@@ -93,9 +93,7 @@ class TrainingOptions:
         "auto", "Device to train on.", choices=("auto", "cpu", "cuda"), show_default=True
     )
     threads: int | None = option(None, "Number of CPU threads [all].", kind="count", metavar="N")
-    max_ram: str | int | None = option(
-        None, f"Memory limit, {SIZE_HELP}.", metavar="SIZE"
-    )
+    max_ram: str | int | None = option(None, f"Memory limit, {SIZE_HELP}.", metavar="SIZE")
     seed: int = option(
         1, "Seed of the order of sequences.", kind="count", metavar="N", show_default=True
     )

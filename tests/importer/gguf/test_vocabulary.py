@@ -127,7 +127,7 @@ def test_commands_end_with_exit_code_2_before_anything_is_imported(
         value("token_type", [1] * COUNT, ARRAY, INT),
         value("bos_token_id", -1, INT),  # llama.cpp's word for none
         value("padding_token_id", COUNT - 1, INT),
-        value("pre", "a-new-one", TEXT),
+        value("pre", "default", TEXT),
         without("eos_token_id"),
     ],
 )

@@ -1,0 +1,150 @@
+"""How a GGUF file's tokenizer cuts texts before it merges bytes: ``tokenizer.ggml.pre`` names it.
+
+transformers chooses by the architecture, and takes GPT-2's expression for most. A model of the
+architecture ``llama`` whose tokenizer is another one (SmolLM2 takes each digit alone, Llama 3 three
+together, and words of the vocabulary before all merges) would get tokens that it has hardly seen,
+and nothing would say so. Expressions are those of the models' own tokenizer.json; names are those
+of llama.cpp (``src/llama-vocab.cpp``), whose converter writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from optc.errors import UnsupportedError
+from optc.importer.gguf.vocabulary import PREFIX
+
+_BYTE_PAIRS, _SENTENCE_PIECE = "gpt2", "llama"
+#: In a row of cuts: bytes become letters.
+_LETTERS = ""
+_SPACE = "\u2581"
+_DIGIT, _THREE = r"\p{N}", r"\p{N}{1,3}"
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_LINES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_NO_WORD = r"[^\r\n\p{L}\p{N}]?"
+_CJK = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+_OLD_CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+_ASCII_WORDS = (
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    r"| ?[\p{P}\p{S}]+[\r\n]*|" + _LINES
+)
+#: Georgian letters had no case when these were listed.
+_CASED = "\\s?[\\p{Lu}\\p{Ll}\\p{Lt}&&[^\u10d0-\u10ff]]+"
+_WIDE_MARKS = "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"
+_PERIODS = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
+
+
+def _words(numbers: str, letters: str = r"\p{L}") -> str:
+    """GPT-4's expression, with its own way to cut numbers."""
+    other = rf" ?[^\s{letters.strip('[]')}\p{{N}}]+[\r\n]*"
+    return f"{_SUFFIX}|{_NO_WORD}{letters}+|{numbers}|{other}|{_LINES}"
+
+
+def _cased(numbers: str, suffix: str) -> str:
+    """GPT-4o's expression, which cuts where small letters become large ones."""
+    small = f"{_NO_WORD}{_UPPER}*{_LOWER}+{suffix}"
+    large = f"{_NO_WORD}{_UPPER}+{_LOWER}*{suffix}"
+    return rf"{small}|{large}|{numbers}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_LINES}"
+
+
+@dataclass(frozen=True)
+class PreTokenizer:
+    """How texts are cut.
+
+    Attributes:
+        cuts: Regular expressions, one after the other: what matches is a piece of its own. Bytes
+            become letters behind all of them, or at `_LETTERS`.
+        whole_words: A piece that is in the vocabulary is one token, whatever the merges make of it.
+    """
+
+    cuts: tuple[str, ...]
+    whole_words: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As tokenizer.json has it."""
+        steps = self.cuts if _LETTERS in self.cuts else (*self.cuts, _LETTERS)
+        return {"type": "Sequence", "pretokenizers": [_step(one) for one in steps]}
+
+
+def _step(cut: str) -> dict[str, Any]:
+    if cut == _LETTERS:
+        flags = {"add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+        return {"type": "ByteLevel", **flags}
+    return {"type": "Split", "pattern": {"Regex": cut}, "behavior": "Isolated", "invert": False}
+
+
+_BY_CUTS: Mapping[tuple[str, ...], str] = {
+    (
+        _GPT2,
+    ): "gpt-2 phi-2 mpt olmo jais trillion granite-docling exaone4 modern-bert mellum a.x-4.0 "
+    "gigachat jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code roberta-bpe",
+    (_DIGIT, _GPT2): "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
+    (_words(_THREE),): "llama3! llama-v3! llama-bpe! falcon3! falcon-h1! pixtral! midm-2.0! lfm2! "
+    "jina-v5-nano! glm4! glm5! chatglm-bpe dbrx smaug-bpe",
+    (_words(_DIGIT),): "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open "
+    "grok-2",
+    (_words(_DIGIT, r"[\p{L}\p{M}]"),): "qwen35",
+    (_THREE, _words(r"\p{N}+")): "minicpm5!",
+    (_cased(_DIGIT, ""),): "tekken!",
+    (_cased(_THREE, f"{_SUFFIX}?"),): "gpt-4o llama4 kanana2 talkie minimax-m2",
+    (r"\d{1,3}(?=(?:\d{3})*\b)", _cased(_THREE, f"{_SUFFIX}?")): "tiny_aya cohere2moe",
+    (_THREE, _CJK, _ASCII_WORDS): "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
+    (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _OLD_CJK, _DIGIT): "deepseek-coder",
+    (r"[\r\n]", _CASED, _WIDE_MARKS, r"\s+$", _OLD_CJK, r"\p{N}+"): "deepseek-llm",
+    (r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, _LETTERS, r"\p{N}+", "[0-9][0-9][0-9]"): "falcon",
+    (_PERIODS,): "bloom poro-chat gpt3-finnish",
+    (_PERIODS, _DIGIT): "viking",
+}
+#: By name; a mark of exclamation above is for whole words.
+_KNOWN: Mapping[str, PreTokenizer] = {
+    name.rstrip("!"): PreTokenizer(cuts, name.endswith("!"))
+    for cuts, names in _BY_CUTS.items()
+    for name in names.split()
+}
+#: Those that transformers makes as they are, or that say nothing.
+_LEFT = frozenset({"", "default", "gemma4", "sarvam-moe"})
+
+
+def apply_pre_tokenizer(tokenizer: dict[str, Any], metadata: Mapping[str, Any], where: str) -> None:
+    """Correct a tokenizer.json that transformers made of a GGUF file.
+
+    Args:
+        tokenizer: Changed in place.
+        metadata: Of the file, by key.
+        where: The file.
+
+    Raises:
+        UnsupportedError: The file names a pre-tokenizer that is not known here.
+    """
+    kind, name = metadata.get(f"{PREFIX}model"), str(metadata.get(f"{PREFIX}pre") or "")
+    if kind == _SENTENCE_PIECE:
+        _apply_space_prefix(tokenizer, bool(metadata.get(f"{PREFIX}add_space_prefix", True)))
+    if kind != _BYTE_PAIRS or name in _LEFT:
+        return
+    found = _KNOWN.get(name)
+    if found is None:
+        raise UnsupportedError(
+            f"its tokenizer cuts texts by {name[:60]!r}, which optc does not know",
+            where=where,
+            hint="compile the model's Hugging Face folder, which has tokenizer.json",
+        )
+    tokenizer["pre_tokenizer"] = found.to_json()
+    tokenizer["model"]["ignore_merges"] = found.whole_words
+
+
+def _apply_space_prefix(tokenizer: dict[str, Any], prefix: bool) -> None:
+    """SentencePiece puts a space before every piece of text between special tokens, also before one
+    that begins with a space; transformers' Metaspace leaves that one out."""
+    if (tokenizer.get("pre_tokenizer") or {}).get("type") != "Metaspace":
+        return
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
+    before = [{"type": "Prepend", "prepend": _SPACE}] if prefix else []
+    tokenizer["pre_tokenizer"] = None
+    tokenizer["normalizer"] = {"type": "Sequence", "normalizers": [*before, spaces]}
+    if not prefix:
+        decoder = tokenizer["decoder"]
+        decoder["decoders"] = [one for one in decoder["decoders"] if one["type"] != "Strip"]

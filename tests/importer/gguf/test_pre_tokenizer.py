@@ -1,0 +1,129 @@
+"""Tokenizers of GGUF files cut texts as the models' own do: parts of tokenizers are the oracle."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+from optc.errors import UnsupportedError
+from optc.importer.gguf.pre_tokenizer import apply_pre_tokenizer
+
+#: As Llama 3's and Qwen2's tokenizer.json have it, but for the way to cut numbers.
+GPT4 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|NUMBERS| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+PIECES = (
+    *("1234567", "9", " x", "I'LL", "don't", "\n\n", " \t", "½", "Cửa", " Việt", "你好", "!?"),
+    *("été", "HTTPServer", "  ", "३४", "🚀", "a_b", "...", "\r\n", "ი", "(", "'s"),
+)
+TEXTS = st.lists(st.sampled_from(PIECES)).map("".join)
+
+
+def isolated(*expressions: str) -> list[Any]:
+    return [pre_tokenizers.Split(Regex(one), "isolated") for one in expressions]
+
+
+def letters(regex: bool = False) -> Any:
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=regex)
+
+
+ORACLES: dict[str, list[Any]] = {
+    "gpt-2": [letters(regex=True)],
+    "smollm": [pre_tokenizers.Digits(individual_digits=True), letters(regex=True)],
+    "starcoder": [pre_tokenizers.Digits(individual_digits=True), letters(regex=True)],
+    "llama-bpe": [*isolated(GPT4.replace("NUMBERS", r"\p{N}{1,3}")), letters()],
+    "qwen2": [*isolated(GPT4.replace("NUMBERS", r"\p{N}")), letters()],
+    "falcon": [
+        pre_tokenizers.Punctuation("contiguous"),
+        letters(regex=True),
+        pre_tokenizers.Digits(individual_digits=False),
+        pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated"),
+    ],
+}
+
+
+def corrected(model: str, pre: str, **more: Any) -> dict[str, Any]:
+    tokenizer = Tokenizer(models.BPE({"a": 0}, []))
+    tokenizer.pre_tokenizer = letters(regex=True)
+    content: dict[str, Any] = json.loads(tokenizer.to_str())
+    metadata = {"model": model, "pre": pre, **more}
+    apply_pre_tokenizer(content, {f"tokenizer.ggml.{k}": v for k, v in metadata.items()}, "m.gguf")
+    return content
+
+
+@pytest.mark.parametrize("name", ORACLES)
+@given(text=TEXTS)
+def test_texts_are_cut_as_the_models_own_tokenizer_cuts_them(name: str, text: str) -> None:
+    found = Tokenizer.from_str(json.dumps(corrected("gpt2", name))).pre_tokenizer
+    wanted = pre_tokenizers.Sequence(ORACLES[name])
+    assert found.pre_tokenize_str(text) == wanted.pre_tokenize_str(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [("llama-bpe", True), ("tekken", True), ("glm4", True), ("chatglm-bpe", False)],
+)
+def test_words_of_the_vocabulary_go_before_merges(name: str, whole: bool) -> None:
+    assert corrected("gpt2", name)["model"]["ignore_merges"] is whole
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pieces"),
+    [
+        ("smollm", "in 2024", ["in", "Ġ", "2", "0", "2", "4"]),
+        ("llama-bpe", "in 2024", ["in", "Ġ", "202", "4"]),
+        ("tekken", "getHTTPServer 42", ["get", "HTTPServer", "Ġ", "4", "2"]),
+        ("gpt-4o", "He'LL 1234", ["He'LL", "Ġ", "123", "4"]),
+        ("deepseek-v3", "x+1234", ["x", "+", "123", "4"]),
+        ("qwen35", "été 12", ["Ã©tÃ©", "Ġ", "1", "2"]),
+        ("bloom", "a, b", ["a", ",", "Ġb"]),
+    ],
+)
+def test_kinds_differ_in_numbers_and_case(name: str, text: str, pieces: list[str]) -> None:
+    found = Tokenizer.from_str(json.dumps(corrected("gpt2", name))).pre_tokenizer
+    assert [piece for piece, _ in found.pre_tokenize_str(text)] == pieces
+
+
+def test_an_unknown_kind_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        corrected("gpt2", "of-tomorrow")
+    assert str(caught.value) == (
+        "m.gguf: its tokenizer cuts texts by 'of-tomorrow', which optc does not know (compile the "
+        "model's Hugging Face folder, which has tokenizer.json)"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "default"])
+def test_files_that_name_none_stay_as_they_are(name: str) -> None:
+    assert corrected("gpt2", name)["pre_tokenizer"]["type"] == "ByteLevel"
+
+
+@pytest.mark.parametrize(
+    ("more", "pieces", "text"),
+    [
+        ({}, ["▁▁a"], " a"),
+        ({}, ["▁a▁b"], "a b"),
+        ({"add_space_prefix": False}, ["▁a"], " a"),
+        ({"add_space_prefix": False}, ["a▁b"], "a b"),
+    ],
+)
+def test_sentence_piece_puts_a_space_before_each_text(
+    more: dict[str, Any], pieces: list[str], text: str
+) -> None:
+    tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(["a", "b", "▁"])}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace("▁", "first", split=False)
+    strip = decoders.Strip(content=" ", left=1)
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), strip])
+    content = json.loads(tokenizer.to_str())
+    metadata = {"model": "llama", "pre": "default", **more}
+    apply_pre_tokenizer(content, {f"tokenizer.ggml.{k}": v for k, v in metadata.items()}, "m.gguf")
+    made = Tokenizer.from_str(json.dumps(content))
+    encoded = made.encode(text)
+    assert "".join(encoded.tokens) == "".join(pieces)
+    assert made.decode(encoded.ids) == text
