@@ -128,8 +128,10 @@ def command(
         from optc.cli.inputs.speech_run import run_speech, writes_speech
         from optc.cli.inputs.tensors_run import run_tensors
 
-        run = run_speech if writes_speech(artifact) else run_tensors
-        run(artifact, inputs, answers, options["engine"], as_json)
+        if writes_speech(artifact):
+            run_speech(artifact, inputs, answers, options, as_json)
+        else:
+            run_tensors(artifact, inputs, answers, options["engine"], as_json)
         return
     from optc.cli.inputs.by_face import run_by_face, take_own
 

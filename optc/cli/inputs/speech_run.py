@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec import to_builtins
 
 from optc.artifact.artifact import read_manifest
 from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
+from optc.cli.options import stated
 from optc.cli.output import print_json
 from optc.errors import InputError
 from optc.runtime.speech.load import load_transcriber
+
+#: Options of ``optc run`` that count: how a decoder writes, and how it is served.
+_WRITING = ("beam_width", "length_penalty", "regex", "grammar", "choice")
+_SERVING = ("engine", "threads", "speculate", "num_speculative_tokens")
 
 
 def writes_speech(artifact: Path) -> bool:
@@ -21,7 +28,7 @@ def writes_speech(artifact: Path) -> bool:
 
 
 def run_speech(
-    artifact: Path, sound: Path, output: Path | None, engine: str | None, as_json: bool
+    artifact: Path, sound: Path, output: Path | None, options: Mapping[str, Any], as_json: bool
 ) -> None:
     """Write down one sound.
 
@@ -29,15 +36,18 @@ def run_speech(
         artifact: Its folder.
         sound: A WAV file.
         output: Where the text goes; None is stdout.
-        engine: Name of the engine.
+        options: The command's others: those count that say how the decoder writes and is served.
         as_json: Print one JSON object.
 
     Raises:
-        InputError: A file cannot be read or written.
+        InputError: A file cannot be read or written, or nothing drafts as wanted.
+        RequestError: The decoder does not write so.
     """
-    with load_transcriber(artifact, engine=engine) as loaded:
+    left = {**options, "choice": options["choice"] or None}
+    served, how = stated(left, _SERVING), stated(left, _WRITING)
+    with load_transcriber(artifact, **served) as loaded:
         started = time.perf_counter()
-        found = loaded.transcribe(sound)
+        found = loaded.transcribe(sound, **how)
         seconds = time.perf_counter() - started
         info = dict(loaded.info)
     if output is not None:

@@ -15,16 +15,17 @@ from optc.compiling.parts.judging import Bounds, Executables, source_of
 from optc.proof.gates.measure import GateResult
 from optc.proof.gates.speech.measure import measure_transcriber
 from optc.runtime.audio.wav import Sound
-from optc.runtime.encoded.open import as_decoder, as_tensors, open_engine
-from optc.runtime.encoded.step_decoder import StepDecoder
+from optc.runtime.encoded.open import as_tensors, open_part
+from optc.runtime.engine import Engine
 from optc.runtime.executable.tensors import TensorsExecutable
+from optc.runtime.speech.step_writer import writer_of
 from optc.runtime.speech.transcriber import Transcriber
 
 if TYPE_CHECKING:
     from optc.importer.tensors.speech import ImportedSpeech
 
 #: Opened engines by role.
-Engines = Mapping[str, TensorsExecutable | StepDecoder]
+Engines = Mapping[str, TensorsExecutable | Engine]
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,9 @@ class SpeechJudge:
             "seconds": sum(sound.seconds for sound in self.sounds),
         }
 
-    def open(
-        self, folder: Path, entry: EngineEntry, threads: int
-    ) -> TensorsExecutable | StepDecoder:
+    def open(self, folder: Path, entry: EngineEntry, threads: int) -> TensorsExecutable | Engine:
         """An encoder, or a decoder."""
-        return open_engine(folder, entry, threads)
+        return open_part(folder, entry, threads, [self.imported.conventions.end])
 
     def measure(
         self, engines: Engines, baseline: Executables, bounds: Bounds, name: str
@@ -69,5 +68,5 @@ def source_transcriber(imported: ImportedSpeech) -> Transcriber:
 
 def _transcriber(imported: ImportedSpeech, engines: Engines) -> Transcriber:
     tokenizer = tokenizers.Tokenizer.from_str(imported.tokenizer)
-    encoder, decoder = as_tensors(engines[ENCODER]), as_decoder(engines[TARGET])
-    return Transcriber(encoder, decoder, imported.conventions, tokenizer, {})
+    encoder, writer = as_tensors(engines[ENCODER]), writer_of(engines[TARGET])
+    return Transcriber(encoder, writer, imported.conventions, tokenizer, {})

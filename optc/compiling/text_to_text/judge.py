@@ -14,12 +14,12 @@ from optc.artifact.tasks.task import ENCODER, TARGET
 from optc.compiling.parts.judging import Bounds, Executables, source_of
 from optc.proof.gates.measure import GateResult
 from optc.proof.gates.text_to_text.measure import measure_rewriter
-from optc.runtime.encoded.open import as_tensors
+from optc.runtime.encoded.open import as_tensors, open_part
 from optc.runtime.engine import Engine
 from optc.runtime.executable.tensors import TensorsExecutable
-from optc.runtime.text_to_text.open import as_writer, open_part
 from optc.runtime.text_to_text.rewriter import Rewriter
 from optc.runtime.text_to_text.rewriting import RewritingChanges
+from optc.runtime.text_to_text.step_writer import writer_of
 
 if TYPE_CHECKING:
     from optc.importer.tensors.text_to_text import ImportedRewriter
@@ -49,7 +49,7 @@ class RewriterJudge:
 
     def open(self, folder: Path, entry: EngineEntry, threads: int) -> TensorsExecutable | Engine:
         """An encoder, or a decoder."""
-        return open_part(folder, entry, threads, self.imported.conventions)
+        return open_part(folder, entry, threads, self.imported.conventions.ends)
 
     def measure(
         self, engines: Engines, baseline: Executables, bounds: Bounds, name: str
@@ -69,5 +69,5 @@ def source_rewriter(imported: ImportedRewriter) -> Rewriter:
 
 def _rewriter(imported: ImportedRewriter, engines: Engines) -> Rewriter:
     tokenizer = tokenizers.Tokenizer.from_str(imported.tokenizer)
-    encoder, writer = as_tensors(engines[ENCODER]), as_writer(engines[TARGET])
+    encoder, writer = as_tensors(engines[ENCODER]), writer_of(engines[TARGET])
     return Rewriter(encoder, writer, imported.conventions, tokenizer, {})

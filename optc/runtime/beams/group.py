@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from optc.errors import RequestError
 from optc.runtime.beams.search import BeamSearch, Branch, Candidate, Hypothesis, likeliest
 from optc.runtime.executable.executable import Float32
@@ -18,6 +20,7 @@ from optc.runtime.kv.kv_blocks import BlockCopy
 from optc.runtime.outputs import Delta, FinishReason
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.request import Request
+from optc.runtime.requests.ruled import Ruled, leave, weigh
 from optc.runtime.scheduling.scheduler import Scheduler
 
 
@@ -59,12 +62,14 @@ class BeamGroup:
 
     def offer(self, beam: Request, logits: Float32) -> None:
         """Take the logits [V] behind a beam's last token."""
-        ruled = None if beam.rules is None else beam.rules.after(beam.tokens.tolist())
-        if ruled is not None and ruled.only is not None:  # whatever its probability
+        ruled = Ruled() if beam.rules is None else beam.rules.after(beam.tokens.tolist())
+        if ruled.only is not None:  # whatever its probability
             self._candidates[beam.id] = [Candidate(0.0, ruled.only)]
         else:
-            never = () if ruled is None else ruled.never
-            self._candidates[beam.id] = likeliest(logits, self._search.wanted, never)
+            allowed = np.ones(len(logits), np.bool_)
+            leave(allowed, ruled)
+            weigh(allowed, ruled, logits)
+            self._candidates[beam.id] = likeliest(logits, self._search.wanted, allowed)
         self._broken |= not self._candidates[beam.id]
         beam.idle = True
 

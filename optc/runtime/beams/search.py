@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from optc.runtime.executable.executable import Float32
 
+Bools = npt.NDArray[np.bool_]
 #: Stop when ``width`` hypotheses ended (True), when no beam can be better than the worst of them at
 #: its present length (False), or at any length it can reach ("never").
 EarlyStopping = bool | Literal["never"]
@@ -139,16 +141,18 @@ class BeamSearch:
         return best_possible > self.hypotheses[-1].score
 
 
-def likeliest(logits: Float32, count: int, never: Sequence[int] = ()) -> list[Candidate]:
-    """The ``count`` likeliest tokens of a row [V] but for some, with their log-probabilities, the
-    lowest id first among equals; empty if the logits hold a NaN."""
+def likeliest(logits: Float32, count: int, allowed: Bools | None = None) -> list[Candidate]:
+    """The ``count`` likeliest tokens of a row [V] among those allowed [V], the lowest id first of
+    equals, with their log-probabilities among all tokens; empty if the logits hold a NaN."""
     values = logits.astype(np.float64)
     largest = values.max()
     if np.isnan(largest):
         return []
     total = largest + np.log(np.exp(values - largest).sum())
-    values[list(never)] = -np.inf
-    count = min(count, len(values) - len(set(never)))
+    if allowed is not None:
+        values[~allowed] = -np.inf
+        count = min(count, int(allowed.sum()))
+    count = min(count, len(values))
     if not count:
         return []
     least = np.partition(values, -count)[-count] if count < len(values) else -np.inf

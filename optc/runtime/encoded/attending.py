@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from optc.runtime.encoded.step_decoder import EncodedEngine
+from optc.runtime.executable.encoded import EncodedExecutable
 from optc.runtime.executable.encoder_states import EncoderStates
-from optc.runtime.executable.executable import Float32, Int32, StepBatch
+from optc.runtime.executable.executable import Executable, Float32, Int32, StepBatch
 from optc.runtime.executable.sampling import SampleBatch, SampleResult, SamplingExecutable
 
 if TYPE_CHECKING:
     from optc.runtime.executable.adapter_spec import ModuleWeights
+
+
+class EncodedEngine(Executable, EncodedExecutable, Protocol):
+    """An engine of ragged steps whose ``spec.encoded`` is not 0."""
 
 
 class Attending:

@@ -2,38 +2,67 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 from optc import registry
 from optc.artifact.manifest import EngineEntry
 from optc.backend import StepBackend
 from optc.errors import InputError, UnsupportedError
-from optc.runtime.encoded.request import Decoder
-from optc.runtime.encoded.step_decoder import EncodedEngine, StepDecoder
-from optc.runtime.encoded.tensor_decoder import TensorDecoder
+from optc.runtime.encoded.attending import Attending, EncodedEngine
+from optc.runtime.engine import Engine
 from optc.runtime.executable.encoded import EncodedExecutable
 from optc.runtime.executable.executable import StepInterface
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.settings import ServeSettings
+from optc.runtime.speculative.drafting import Drafting, MeasuredCosts
+from optc.runtime.speculative.kinds import parse_kinds
+from optc.runtime.speculative.planning.costs_cache import CostsCache
 from optc.runtime.tensors.engine import open_folder
+from optc.runtime.text.tokenizer import Tokenizer
+
+#: Ways to draft that need no engine of their own.
+_KINDS = ("ngram", "lookahead")
 
 
-def open_engine(folder: Path, entry: EngineEntry, threads: int) -> TensorsExecutable | StepDecoder:
-    """The loaded engine whose files lie in ``folder``.
+def open_part(
+    folder: Path,
+    entry: EngineEntry,
+    threads: int,
+    ends: Sequence[int],
+    *,
+    settings: ServeSettings | None = None,
+    tokenizer: Tokenizer | None = None,
+    digest: str = "",
+) -> TensorsExecutable | Engine:
+    """The loaded engine whose files lie in ``folder``: one of steps serves requests.
+
+    Args:
+        folder: Of the engine.
+        entry: Its entry of the manifest.
+        threads: It may use.
+        ends: Tokens that end a text.
+        settings: Of the engine of steps; None are the defaults.
+        tokenizer: For structured output.
+        digest: Of the artifact, by which measured costs are kept.
 
     Raises:
+        InputError: ``settings.speculate`` names what needs another engine, or anything where the
+            decoder does not run in steps.
         UnsupportedError: Its steps attend to no encoder, or its backend runs no such engines.
         UnavailableError, ArtifactError: As the backend's load.
     """
-    if not isinstance(entry.interface, StepInterface):
+    chosen = settings or ServeSettings()
+    if not isinstance(spec := entry.interface, StepInterface):
+        check_no_drafts(chosen, "a decoder that writes whole batches")
         return open_folder(folder, entry, threads)
-    return StepDecoder(partial(load_encoded, folder, entry, entry.interface, threads))
-
-
-def as_decoder(engine: TensorsExecutable | StepDecoder) -> Decoder:
-    """The decoder's face of an engine."""
-    return engine if isinstance(engine, StepDecoder) else TensorDecoder(engine)
+    return Engine(
+        lambda: Attending(load_encoded(folder, entry, spec, threads)),
+        chosen,
+        tokenizer=tokenizer,
+        eos_token_ids=ends,
+        drafting=_drafting(chosen, threads, digest and f"{digest}/{entry.name}"),
+    )
 
 
 def as_tensors(engine: object) -> TensorsExecutable:
@@ -62,7 +91,7 @@ def check_no_drafts(settings: ServeSettings, what: str) -> None:
 def load_encoded(
     folder: Path, entry: EngineEntry, spec: StepInterface, threads: int
 ) -> EncodedEngine:
-    """The engine of steps in ``folder``; raises as `open_engine`."""
+    """The engine of steps in ``folder``; raises as `open_part`."""
     backend = registry.backend(entry.backend)
     if not isinstance(backend, StepBackend) or not spec.encoded or len(spec.groups) != 2:
         raise UnsupportedError(
@@ -76,3 +105,16 @@ def load_encoded(
             where=f"engine {entry.name}",
         )
     return engine
+
+
+def _drafting(settings: ServeSettings, threads: int, key: str) -> Drafting:
+    kinds = parse_kinds(settings.speculate or "off")
+    if other := next((kind for kind in kinds if kind not in _KINDS), ""):
+        raise InputError(
+            f"nothing drafts by {other!r} for a decoder that attends to an encoder",
+            where="speculate",
+            hint=f"off, or one or more of {', '.join(_KINDS)}, joined by +",
+        )
+    cache = CostsCache() if settings.cost_cache else None
+    costs = MeasuredCosts({"target": key} if key else {}, threads, cache)
+    return Drafting(kinds, None, settings.num_speculative_tokens, settings.max_drafted, costs)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -54,43 +54,3 @@ class Decoding(Protocol):
                 of those that were given last. They may be changed, and stay as they are.
         """
         ...
-
-
-R = TypeVar("R", bound=Decoding)
-
-
-class Session(Protocol, Generic[R]):
-    """Requests of one caller. They run at the same time as those of other callers."""
-
-    def submit(self, requests: Iterable[R]) -> None:
-        """Begin with more requests."""
-        ...
-
-    def wait(self) -> R:
-        """The next request that has ended.
-
-        Raises:
-            RequestError: The engine is closed.
-            Exception: What `Decoding.take` raised.
-        """
-        ...
-
-
-class Decoder(Protocol):
-    """A decoder that attends to an encoder; usable from several threads."""
-
-    def session(self) -> Session[Any]:
-        """For one caller."""
-        ...
-
-    def close(self) -> None:
-        """Free the engine."""
-        ...
-
-
-def run(decoder: Decoder, requests: Sequence[Decoding]) -> None:
-    """Run requests to their ends; raises as `Session.wait`."""
-    session = decoder.session()
-    session.submit(requests)
-    for _ in requests:
-        session.wait()

@@ -184,10 +184,10 @@ class Core:
         scores = scores_of(chunks, draws)
         batch = build_batch(chunks, len(self._blocks.pools), self._block_size, scores.rows)
         batch = with_states(with_adapters(batch, chunks), chunks)
-        count, spec = len(batch.logit_rows), self.executable.spec
-        masks = fill_masks(constrained(draws), count, spec)
-        masks = with_rules(masks, draws, count, spec.vocab_size)
+        count = len(batch.logit_rows)
+        masks = fill_masks(constrained(draws), count, self.executable.spec)
         logits = self.executable.step(batch)
+        masks = with_rules(masks, draws, logits)
         if self._speculator:
             self._speculator.note_step(chunks)
         self._count(chunks, count, self._clock() - started)

@@ -8,7 +8,7 @@ from optc.runtime.adapters.table import Adapter
 from optc.runtime.executable.encoder_states import EncoderStates
 from optc.runtime.executable.executable import Int32
 from optc.runtime.params import SamplingParams
-from optc.runtime.requests.encoded_request import TokenRules
+from optc.runtime.requests.ruled import TokenRules
 from optc.runtime.scoring.scored_prompt import ScoredPrompt
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.text.detokenize import TextStream

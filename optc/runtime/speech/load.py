@@ -10,8 +10,10 @@ from optc.artifact.tasks.task import ENCODER
 from optc.artifact.tasks.transcription import TRANSCRIPTION_NAME
 from optc.errors import ArtifactError, UnsupportedError
 from optc.runtime.audio.conventions import CONVENTIONS_FILE, Conventions
-from optc.runtime.encoded.open import as_decoder, as_tensors, check_no_drafts, open_engine
+from optc.runtime.encoded.open import as_tensors, open_part
+from optc.runtime.loader import artifact_tokenizer
 from optc.runtime.settings import ServeSettings
+from optc.runtime.speech.step_writer import writer_of
 from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.tensors.texts import read_tokenizer
 from optc.system.foreign.file import read_file
@@ -28,16 +30,16 @@ def load_transcriber(
 
     Args:
         path: The artifact's folder.
-        settings, **changes: Of `ServeSettings` these count: ``engine``, ``threads``, ``verify``.
+        settings, **changes: Of `ServeSettings` these count: ``engine``, ``threads``, ``verify``;
+            and of a decoder that runs in steps all that do not concern models that draft.
 
     Raises:
         ArtifactError: Not an artifact, or damaged; names the file.
         UnavailableError: No engine can be loaded here; gives the reason against each.
-        InputError: There is no such ``engine``, or ``speculate`` is asked for.
+        InputError: There is no such ``engine``, or ``speculate`` names what needs another one.
         UnsupportedError: The artifact is for another task.
     """
     settings = with_changes(settings or ServeSettings(), changes)
-    check_no_drafts(settings, "transcripts: rules of times decide which tokens follow")
     artifact = Artifact.open(path, "size")
     if artifact.manifest.task.face != TRANSCRIPTION_NAME:
         raise UnsupportedError(
@@ -54,10 +56,17 @@ def load_transcriber(
         raise ArtifactError("it has no tokenizer", where=str(path), hint="compile it again")
     tokenizer = read_tokenizer(tokenizer_file)
     threads = settings.threads or usable_threads()
-    engines = [
-        open_engine(artifact.engine_folder(one.entry), one.entry, threads)
-        for one in (encoder, decoder)
-    ]
+    folders = [artifact.engine_folder(one.entry) for one in (encoder, decoder)]
+    hearer = open_part(folders[0], encoder.entry, threads, [conventions.end])
+    writer = open_part(
+        folders[1],
+        decoder.entry,
+        threads,
+        [conventions.end],
+        settings=settings,
+        tokenizer=artifact_tokenizer(artifact),
+        digest=artifact.digest,
+    )
     info = {
         "name": decoder.entry.name,
         "backend": decoder.entry.backend,
@@ -65,7 +74,7 @@ def load_transcriber(
         "encoder": encoder.entry.name,
         "rejected": {other.name: other.reason for other in decoder.rejected},
     }
-    return Transcriber(as_tensors(engines[0]), as_decoder(engines[1]), conventions, tokenizer, info)
+    return Transcriber(as_tensors(hearer), writer_of(writer), conventions, tokenizer, info)
 
 
 def _conventions(artifact: Artifact) -> Conventions:

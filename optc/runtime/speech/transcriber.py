@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -15,68 +16,20 @@ import numpy.typing as npt
 from optc.errors import RequestError
 from optc.runtime.audio.conventions import TRANSCRIBE, Conventions
 from optc.runtime.audio.resample import resample
-from optc.runtime.encoded.request import Decoder, Encoded, run
-from optc.runtime.encoded.tensor_decoder import TensorDecoder
+from optc.runtime.encoded.request import Encoded
 from optc.runtime.executable.tensors import TensorsExecutable
-from optc.runtime.speech.rules import forbid
+from optc.runtime.speech.rules import SpeechRules
 from optc.runtime.speech.sounds import Speech, cut, sound_of
+from optc.runtime.speech.tensor_writer import TensorWriter
 from optc.runtime.speech.transcript import Segment, Transcript
+from optc.runtime.speech.wanted import Wanted, WantedChanges
 from optc.runtime.speech.windows import Place, Span
-from optc.runtime.speech.write import Reading, Transcription, Writing
+from optc.runtime.speech.write import Transcription, Writer, Writing
 
 if TYPE_CHECKING:
     import tokenizers
 
 Float32 = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Settings for writing down speech.
-
-    Attributes:
-        language: Its code, such as ``en``; None finds it out where the model knows several.
-        task: ``transcribe``, or ``translate`` into English where the model can.
-        timestamps: Give times of segments. Sounds longer than the model's window always get them.
-        temperature: 0 takes the likeliest token each time.
-        seed: Of draws at a temperature.
-        no_speech_threshold: A window is silent where the model says so with more than this
-            probability, and its transcript is unlikely; None hears out all.
-        logprob_threshold: Mean logarithm of probabilities below which a transcript is unlikely.
-        batch_size: Windows that run together.
-    """
-
-    language: str | None = None
-    task: str = TRANSCRIBE
-    timestamps: bool = False
-    temperature: float = 0.0
-    seed: int = 0
-    no_speech_threshold: float | None = 0.6
-    logprob_threshold: float = -1.0
-    batch_size: int = 4
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature <= 10:
-            raise RequestError(
-                f"the temperature is {self.temperature}", where="temperature", hint="0 to 10"
-            )
-        if self.batch_size < 1:
-            raise RequestError(
-                f"{self.batch_size} windows at once", where="batch_size", hint="at least 1"
-            )
-
-
-class WantedChanges(TypedDict, total=False):
-    """Fields of `Wanted`."""
-
-    language: str | None
-    task: str
-    timestamps: bool
-    temperature: float
-    seed: int
-    no_speech_threshold: float | None
-    logprob_threshold: float
-    batch_size: int
 
 
 @dataclass
@@ -109,12 +62,12 @@ class Transcriber:
     def __init__(
         self,
         encoder: TensorsExecutable,
-        decoder: Decoder,
+        writer: Writer,
         conventions: Conventions,
         tokenizer: tokenizers.Tokenizer,
         info: Mapping[str, Any],
     ) -> None:
-        self._engines: tuple[TensorsExecutable, Decoder] | None = (encoder, decoder)
+        self._engines: tuple[TensorsExecutable, Writer] | None = (encoder, writer)
         self._tokenizer = tokenizer
         self._codes = {token: code for code, token in conventions.languages.items()}
         self.conventions = conventions
@@ -143,35 +96,31 @@ class Transcriber:
         if how.timestamps or not known.languages:
             known.prompt(language, how.task, timestamps=how.timestamps)  # refuses what it cannot
         jobs = [self._job(speech, how, language) for speech in speeches]
-        session = self._running()[1].session()
-        waiting = deque(job for job in jobs if job.at < job.frames)
-        running: dict[int, tuple[_Job, Transcription]] = {}
-        while waiting or running:
-            free = min(how.batch_size - len(running), len(waiting))
-            some = [waiting.popleft() for _ in range(free)]
-            begun = self._begin(some, how)
-            running |= {id(one): (job, one) for job, one in zip(some, begun, strict=True)}
-            session.submit(begun)
-            job, ended = running.pop(id(session.wait()))
-            self._take(job, ended, how)
-            if job.at < job.frames:
-                waiting.append(job)
+        with closing(self._running()[1].session()) as session:
+            waiting = deque(job for job in jobs if job.at < job.frames)
+            running: dict[Transcription, _Job] = {}
+            while waiting or running:
+                free = min(how.batch_size - len(running), len(waiting))
+                some = [waiting.popleft() for _ in range(free)]
+                begun = self._begin(some, how)
+                running |= dict(zip(begun, some, strict=True))
+                session.submit(begun)
+                ended = session.wait()
+                job = running.pop(ended)
+                self._take(job, ended, how)
+                if job.at < job.frames:
+                    waiting.append(job)
         return [self._transcript(job) for job in jobs]
 
     def likeliest(self, speech: Speech, transcript: Transcript) -> list[int]:
         """The likeliest token at each place of a transcript of one window, and behind it, given
         the tokens before."""
         inputs = self._inputs(speech)
-        encoder, decoder = self._running()
+        encoder, writer = self._running()
         prompt = self.prompt(transcript)
-        tokens = [*prompt, *transcript.tokens]
-        reading = Reading(Encoded(encoder.run(inputs), 0), tokens, len(prompt) - 1)
-        run(decoder, [reading])
-        found = []
-        for place, row in enumerate(reading.logits if reading.logits is not None else ()):
-            forbid(row, transcript.tokens[:place], self.conventions, timestamps=False)
-            found.append(int(row.argmax()))
-        return found
+        rules = SpeechRules(self.conventions, len(prompt), timestamps=False)
+        encoded = Encoded(encoder.run(inputs), 0)
+        return writer.likeliest(encoded, rules, [*prompt, *transcript.tokens])
 
     def calls(
         self, speech: Speech, transcript: Transcript
@@ -179,11 +128,11 @@ class Transcriber:
         """Inputs of the encoder for one window, and of a step of the decoder that reads all of its
         transcript, where that is an engine of named tensors."""
         inputs = self._inputs(speech)
-        encoder, decoder = self._running()
-        if not isinstance(decoder, TensorDecoder):
+        encoder, writer = self._running()
+        if not isinstance(writer, TensorWriter):
             raise TypeError("the decoder takes no named tensors")
         tokens = [*self.prompt(transcript), *transcript.tokens]
-        return inputs, decoder.inputs(Encoded(encoder.run(inputs), 0), tokens)
+        return inputs, writer.decoder.inputs(Encoded(encoder.run(inputs), 0), tokens)
 
     def prompt(self, transcript: Transcript) -> list[int]:
         """The tokens before a transcript without times."""
@@ -209,6 +158,8 @@ class Transcriber:
         timed = how.timestamps or (
             frames > features.frames and self.conventions.no_timestamps is not None
         )
+        if timed:
+            how.check_no_structure(f"the sound has {sound.seconds:.1f} seconds")
         values = features.features(samples) if frames else np.zeros((1, 0), np.float32)
         return _Job(values, frames, sound.seconds, timed, language)
 
@@ -219,17 +170,21 @@ class Transcriber:
         frames = self.conventions.features.frames
         inputs = np.stack([cut(job.features, job.at, frames) for job in jobs])
         states = self._running()[0].run({"input_features": inputs})
-        found = []
-        for row, job in enumerate(jobs):
-            prompt = partial(self.conventions.prompt, task=how.task, timestamps=job.timestamps)
-            writing = Writing(prompt, job.timestamps, how.temperature)
-            draws = np.random.default_rng([how.seed, job.at])
-            encoded = Encoded(states, row)
-            found.append(Transcription(encoded, self.conventions, writing, job.language, draws))
-        return found
+        return [
+            Transcription(
+                Encoded(states, row), self._writing(job, how), job.language, _seed(how, job)
+            )
+            for row, job in enumerate(jobs)
+        ]
 
-    def _running(self) -> tuple[TensorsExecutable, Decoder]:
-        """Encoder and decoder."""
+    def _writing(self, job: _Job, how: Wanted) -> Writing:
+        prompt = partial(self.conventions.prompt, task=how.task, timestamps=job.timestamps)
+        hears = how.no_speech_threshold is not None
+        known = self.conventions
+        return Writing(known, prompt, job.timestamps, how.params, how.of_steps, hears)
+
+    def _running(self) -> tuple[TensorsExecutable, Writer]:
+        """Encoder, and who writes."""
         if self._engines is None:
             raise RequestError("the engine is closed", where="speech", hint="load it again")
         return self._engines
@@ -288,3 +243,8 @@ class Transcriber:
     def __repr__(self) -> str:
         """The engine's name."""
         return f"<optc.Transcriber {self.info.get('name', '')}>"
+
+
+def _seed(how: Wanted, job: _Job) -> int:
+    """Of the draws of a job's next window."""
+    return int(np.random.SeedSequence([how.seed, job.at]).generate_state(1, np.uint64)[0])

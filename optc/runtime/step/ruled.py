@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from optc.runtime.executable.executable import StepBatch
-from optc.runtime.requests.encoded_request import Ruled
 from optc.runtime.requests.request import Request
-from optc.runtime.sampling.sampler import Mask
+from optc.runtime.requests.ruled import Bools, Float32, leave, weigh
+from optc.runtime.sampling.sampler import Mask, unpacked
 from optc.runtime.scheduling.chunks import Chunk
 from optc.runtime.step.logit_rows import LogitRows
 
@@ -24,17 +24,15 @@ def with_states(batch: StepBatch, chunks: Sequence[Chunk[Request]]) -> StepBatch
     return replace(batch, encoded=states) if len(states) == len(chunks) else batch
 
 
-def with_rules(
-    masks: Mask | None, draws: Sequence[LogitRows], rows: int, vocab_size: int
-) -> Mask | None:
+def with_rules(masks: Mask | None, draws: Sequence[LogitRows], logits: Float32) -> Mask | None:
     """Masks [rows, ceil(V / 32)] with what requests' rules forbid; None where all is allowed.
 
     Args:
         masks: Of other constraints; they are changed.
         draws: Where the requests' rows are. Beams look at their rules themselves.
-        rows: Of the step's logits.
-        vocab_size: V.
+        logits: [rows, V] of the step.
     """
+    rows, size = logits.shape
     for draw in draws:
         rules = draw.request.rules
         if rules is None or draw.request.is_beam:
@@ -42,11 +40,12 @@ def with_rules(
         known = draw.request.tokens.tolist()
         for at, path in zip(draw.at, _paths(draw), strict=True):
             ruled = rules.after(known + path)
-            if ruled.only is None and not ruled.never:
-                continue
             if masks is None:
-                masks = np.full((rows, -(-vocab_size // _BITS)), _ALL, np.uint32)
-            _forbid(masks[at], ruled)
+                masks = np.full((rows, -(-size // _BITS)), _ALL, np.uint32)
+            allowed = unpacked(masks[at], size)
+            leave(allowed, ruled)
+            weigh(allowed, ruled, logits[at])
+            masks[at] = _packed(allowed)
     return masks
 
 
@@ -60,13 +59,8 @@ def _paths(draw: LogitRows) -> list[list[int]]:
     return paths
 
 
-def _forbid(mask: Mask, ruled: Ruled) -> None:
-    """Take from a row of words what is forbidden. A token that alone may follow, and that another
-    constraint forbids, is none."""
-    for token in ruled.never:
-        mask[token // _BITS] &= np.uint32(_ALL ^ (1 << token % _BITS))
-    if ruled.only is not None:
-        word, bit = ruled.only // _BITS, np.uint32(1 << ruled.only % _BITS)
-        if mask[word] & bit:
-            mask[:] = 0
-            mask[word] = bit
+def _packed(allowed: Bools) -> Mask:
+    """A row of words: bits of tokens [V], zeros behind them."""
+    bits = np.zeros(-(-len(allowed) // _BITS) * _BITS, np.bool_)
+    bits[: len(allowed)] = allowed
+    return np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32, copy=False)

@@ -9,13 +9,13 @@ from optc.artifact.artifact import Artifact
 from optc.artifact.tasks.task import ENCODER
 from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT_NAME
 from optc.errors import ArtifactError, UnsupportedError
-from optc.runtime.encoded.open import as_tensors
+from optc.runtime.encoded.open import as_tensors, open_part
 from optc.runtime.loader import artifact_tokenizer
 from optc.runtime.settings import ServeSettings
 from optc.runtime.tensors.texts import read_tokenizer
 from optc.runtime.text_to_text.conventions import CONVENTIONS_FILE, TextConventions
-from optc.runtime.text_to_text.open import as_writer, open_part
 from optc.runtime.text_to_text.rewriter import Rewriter
+from optc.runtime.text_to_text.step_writer import writer_of
 from optc.system.foreign.file import read_file
 from optc.system.foreign.typed_json import typed
 from optc.system.hardware.target import usable_threads
@@ -57,12 +57,12 @@ def load_rewriter(
     tokenizer = read_tokenizer(tokenizer_file)
     threads = settings.threads or usable_threads()
     folders = [artifact.engine_folder(one.entry) for one in (encoder, decoder)]
-    reader = open_part(folders[0], encoder.entry, threads, conventions)
+    reader = open_part(folders[0], encoder.entry, threads, conventions.ends)
     writer = open_part(
         folders[1],
         decoder.entry,
         threads,
-        conventions,
+        conventions.ends,
         settings=settings,
         tokenizer=artifact_tokenizer(artifact),
         digest=artifact.digest,
@@ -74,7 +74,7 @@ def load_rewriter(
         "encoder": encoder.entry.name,
         "rejected": {other.name: other.reason for other in decoder.rejected},
     }
-    return Rewriter(as_tensors(reader), as_writer(writer), conventions, tokenizer, info)
+    return Rewriter(as_tensors(reader), writer_of(writer), conventions, tokenizer, info)
 
 
 def _conventions(artifact: Artifact) -> TextConventions:

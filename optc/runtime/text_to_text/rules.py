@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from optc.runtime.requests.encoded_request import Ruled
+from optc.runtime.requests.ruled import Ruled
 from optc.runtime.text_to_text.conventions import TextConventions
 
 Float32 = npt.NDArray[np.float32]

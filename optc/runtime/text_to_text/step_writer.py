@@ -11,12 +11,13 @@ import numpy as np
 from optc.runtime.encoded.request import Encoded
 from optc.runtime.engine import Engine
 from optc.runtime.executable.encoder_states import EncoderStates
+from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.handle import Handle
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.encoded_request import EncodedRequest
 from optc.runtime.text_to_text.rewriting import Rewriting
 from optc.runtime.text_to_text.rules import Rules
-from optc.runtime.text_to_text.writer import Reads, Written, by_length
+from optc.runtime.text_to_text.writer import Reads, TensorWriter, Writer, Written, by_length
 
 #: Texts whose states wait or are attended to, of one call; the next are read once fewer are.
 _AT_ONCE = 64
@@ -101,6 +102,11 @@ class StepWriter:
     def close(self) -> None:
         """Free the engine."""
         self.engine.close()
+
+
+def writer_of(engine: TensorsExecutable | Engine) -> Writer:
+    """The writer of a decoder's engine."""
+    return StepWriter(engine) if isinstance(engine, Engine) else TensorWriter(engine)
 
 
 def _states(source: Sequence[int], encoded: Encoded) -> EncoderStates:

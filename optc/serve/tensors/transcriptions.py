@@ -12,8 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from optc.runtime.audio.wav import Sound, parse_wav
-from optc.runtime.speech.transcriber import Transcriber, WantedChanges
+from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.speech.transcript import Segment, Transcript
+from optc.runtime.speech.wanted import WantedChanges
+from optc.runtime.structured.structure import MAX_CHOICES
 from optc.serve.api_errors import APIError
 from optc.serve.asking.read_body import bounded
 from optc.serve.context import service_of
@@ -23,6 +25,10 @@ from optc.serve.tensors.served import transcriber_of
 
 #: Fields that change what is computed, and that the models here do not have.
 _UNKNOWN = ("prompt", "stream", "chunking_strategy", "include[]")
+#: Clients name a list in either way.
+_CHOICE = ("choice", "choice[]")
+#: Texts of a choice are a field each.
+_FIELDS = MAX_CHOICES + 16
 _FORMATS = ("json", "text", "verbose_json", "srt", "vtt")
 
 
@@ -43,7 +49,8 @@ async def _answer(request: Request, task: str) -> Response:
     with service.preparing():
         body = bounded(request, service.settings.limits.file_bytes)
         try:
-            form = await MultiPartParser(request.headers, body, max_files=1, max_fields=16).parse()
+            parser = MultiPartParser(request.headers, body, max_files=1, max_fields=_FIELDS)
+            form = await parser.parse()
         except MultiPartException as error:
             raise APIError(400, f"the form cannot be read: {error.message}") from error
         try:
@@ -97,18 +104,30 @@ def _wanted(form: FormData, task: str) -> WantedChanges:
     if any(grain != "segment" for grain in grains):
         name = "timestamp_granularities"
         raise APIError(400, f"{name}: the models here give times of segments", name)
-    temperature = _text(form, "temperature") or "0"
-    try:
-        number = float(temperature)
-    except ValueError as error:
-        raise APIError(400, "temperature: give a number", "temperature") from error
     shown = _text(form, "response_format") or "json"
-    return {
+    wanted: WantedChanges = {
         "language": _text(form, "language"),
         "task": task,
-        "temperature": number,
+        "temperature": _number(form, "temperature", 0.0),
         "timestamps": shown not in ("json", "text"),
+        "length_penalty": _number(form, "length_penalty", 1.0),
+        "regex": _text(form, "regex"),
+        "grammar": _text(form, "grammar"),
     }
+    if width := _text(form, "beam_width"):
+        if not width.isdecimal():
+            raise APIError(400, "beam_width: give a number of beams", "beam_width")
+        wanted["beam_width"] = int(width)
+    if choice := [str(one) for name in _CHOICE for one in form.getlist(name)]:
+        wanted["choice"] = choice
+    return wanted
+
+
+def _number(form: FormData, name: str, usual: float) -> float:
+    try:
+        return float(_text(form, name) or usual)
+    except ValueError as error:
+        raise APIError(400, f"{name}: give a number", name) from error
 
 
 def _text(form: FormData, name: str) -> str | None:

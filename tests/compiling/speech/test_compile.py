@@ -9,55 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
 
 import optc
 from optc import registry
 from optc.errors import GateError, InputError, RequestError, UnsupportedError
-from optc.runtime.audio.wav import Sound
+from tests.compiling.speech.transformers_tokens import written
 from tests.compiling.speech.whisper import (
     DE,
     EN,
-    END,
     MOST,
     NO_TIMES,
     RATE,
     SECONDS,
     sound,
-    whisper,
 )
 from tests.runtime.audio.test_wav import riff
 
 SOUNDS = [sound(seconds, seed) for seed, seconds in enumerate((0.3, 1.0, 1.9, 2.0, 0.7))]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return whisper(tmp_path_factory.mktemp("whisper") / "tiny-whisper")
-
-
-@pytest.fixture(scope="module")
-def artifact(folder: Path) -> Path:
-    return optc.compile(folder, output=folder.parent / "a", inputs=SOUNDS).path
-
-
-def written(folder: Path, sounds: list[Sound], **how: Any) -> list[list[int]]:
-    """Tokens of transformers: of the text, times among them."""
-    model = WhisperForConditionalGeneration.from_pretrained(folder).eval()
-    extractor = WhisperFeatureExtractor.from_pretrained(folder)
-    found = []
-    for one in sounds:
-        long = one.seconds > SECONDS
-        kind = {"truncation": False, "padding": "longest"} if long else {}
-        features = extractor(
-            one.samples, sampling_rate=one.rate, return_tensors="pt", **kind
-        ).input_features
-        with torch.no_grad():
-            tokens = model.generate(features, **how)[0].tolist()
-        prompt = range(END + 1, NO_TIMES + 1)
-        found.append([token for token in tokens if token not in prompt and token != END])
-    return found
 
 
 def test_tokens_are_those_of_transformers(folder: Path, artifact: Path) -> None:

@@ -14,7 +14,8 @@ from optc.runtime.executable.encoder_states import EncoderStates
 from optc.runtime.executable.executable import Int32, StepBatch
 from optc.runtime.handle import Handle
 from optc.runtime.params import SamplingParams
-from optc.runtime.requests.encoded_request import EncodedRequest, Ruled, TokenRules
+from optc.runtime.requests.encoded_request import EncodedRequest
+from optc.runtime.requests.ruled import Ruled, TokenRules
 from optc.runtime.settings import ServeSettings
 from optc.runtime.speculative.drafting import Drafting
 from tests.runtime.encoded.toy import SPEC, VOCABULARY, Toy

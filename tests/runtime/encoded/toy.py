@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optc.runtime.encoded.request import Encoded, Float32
-from optc.runtime.executable.executable import Int32, KVGroup, LayerKV, StepBatch, StepInterface
+from optc.runtime.executable.executable import (
+    Float32,
+    Int32,
+    KVGroup,
+    LayerKV,
+    StepBatch,
+    StepInterface,
+)
 
 VOCABULARY, STATES = 100, 40
 SPEC = StepInterface(
@@ -30,14 +36,13 @@ class Toy:
 
     Attributes:
         steps: By step, the rows of each sequence.
-        broken: Steps fail.
     """
 
     spec = SPEC
 
     def __init__(self) -> None:
         self.steps: list[list[int]] = []
-        self.broken = self.closed = False
+        self.closed = False
         self._pools: list[Int32] = []
         self._block = 0
 
@@ -49,15 +54,13 @@ class Toy:
         self._pools[1][slots] = states[0][:, 0]
 
     def step(self, batch: StepBatch) -> Float32:
-        if self.broken:
-            raise ValueError("the step broke")
-        assert len(batch.tokens) <= SPEC.max_rows
-        assert 0 < len(batch.logit_rows) <= SPEC.max_logit_rows
+        assert len(batch.tokens) <= self.spec.max_rows
+        assert 0 < len(batch.logit_rows) <= self.spec.max_logit_rows
         written = batch.slot_mapping[0]
         assert (self._pools[0].size > written).all()
         assert (batch.slot_mapping[1] == -1).all()
         self._pools[0][written] = batch.tokens
-        found = np.zeros(len(batch.tokens), np.int64)
+        found = np.zeros((len(batch.tokens), self.spec.vocab_size), np.float32)
         counts = np.diff(batch.query_starts)
         self.steps.append(counts.tolist())
         for b, count in enumerate(counts):
@@ -68,10 +71,14 @@ class Toy:
                 place = length - count + i
                 row = batch.query_starts[b] + i
                 assert batch.positions[row] == place
-                found[row] = own[: place + 1].sum() + states.sum()
-        logits = np.zeros((len(batch.logit_rows), VOCABULARY), np.float32)
-        logits[np.arange(len(logits)), found[batch.logit_rows] % VOCABULARY] = 1
-        return logits
+                found[row] = self.logits(own[: place + 1], states)
+        return found[batch.logit_rows]
+
+    def logits(self, own: Int32, states: Int32) -> Float32:
+        """Behind a sequence's tokens."""
+        found = np.zeros(VOCABULARY, np.float32)
+        found[(own.sum() + states.sum()) % VOCABULARY] = 1
+        return found
 
     def _read(self, group: int, table: Int32, count: int) -> Int32:
         places = np.arange(count)
@@ -79,34 +86,3 @@ class Toy:
 
     def close(self) -> None:
         self.closed = True
-
-
-class Sums:
-    """A request of so many tokens; ``heard`` and the tokens are its own."""
-
-    def __init__(
-        self, state: int, prompt: Sequence[int], length: int, heard: int = 0, states: int = STATES
-    ) -> None:
-        keys = np.full((1, 1, states, 1), state, np.float32)
-        self.encoded = Encoded({"cross_0": keys, "cross_1": keys}, 0)
-        self.prompt, self.heard = list(prompt), heard
-        self.found: list[int] = []
-        self._length, self._total = length, state * states
-        self.first = 0
-
-    def take(self, logits: Float32) -> Sequence[int]:
-        tokens = logits.argmax(axis=-1).tolist()
-        self.first = self.first or len(tokens)
-        self.found += tokens
-        return tokens[-1:] if len(self.found) < self._length else ()
-
-    @property
-    def expected(self) -> list[int]:
-        """What it must have found."""
-        tokens = list(self.prompt)
-        sums = [sum(tokens[: place + 1]) for place in range(self.heard, len(tokens))]
-        found = [(one + self._total) % VOCABULARY for one in sums]
-        while len(found) < self._length:
-            tokens.append(found[-1])
-            found.append((sum(tokens) + self._total) % VOCABULARY)
-        return found

@@ -12,7 +12,7 @@ from transformers.generation.logits_process import WhisperTimeStampLogitsProcess
 from optc.errors import RequestError
 from optc.runtime.audio.conventions import Conventions
 from optc.runtime.audio.mel import LogMel
-from optc.runtime.speech.rules import forbid
+from optc.runtime.speech.rules import LanguageRules, SpeechRules, forbid
 
 END, NO_TIMES, SIZE = 20, 24, 60
 T = NO_TIMES + 1
@@ -35,17 +35,25 @@ def test_times(said: list[int], bias: float) -> None:
         logits[T:] += bias
         ids = torch.tensor([[21, 22, *said]])
         wanted = processor(ids, torch.from_numpy(logits.copy())[None])[0].numpy()
-        forbid(logits, said, KNOWN, timestamps=True)
+        forbid(logits, SpeechRules(KNOWN, 2, timestamps=True).after([21, 22, *said]))
         np.testing.assert_array_equal(logits, wanted)
 
 
 def test_tokens_that_are_never_said_or_not_first() -> None:
     known = Conventions(features=LogMel(), start=0, end=1, suppressed=(3,), suppressed_first=(4, 1))
     first, later = np.zeros(6, np.float32), np.zeros(6, np.float32)
-    forbid(first, [], known, timestamps=False)
-    forbid(later, [5], known, timestamps=False)
+    rules = SpeechRules(known, 1, timestamps=False)
+    forbid(first, rules.after([0]))
+    forbid(later, rules.after([0, 5]))
     assert np.isinf(first).tolist() == [False, True, False, True, True, False]
     assert np.isinf(later).tolist() == [False, False, False, True, False, False]
+
+
+def test_languages() -> None:
+    known = Conventions(features=LogMel(), start=0, end=1, languages={"en": 4, "de": 2, "fr": 3})
+    logits = np.zeros(7, np.float32)
+    forbid(logits, LanguageRules(known).after([0]))
+    assert np.isfinite(logits).tolist() == [False, False, True, True, True, False, False]
 
 
 def test_prompts() -> None:

@@ -15,6 +15,7 @@ from optc.runtime.audio.mel import LogMel
 from optc.runtime.encoded.tensor_decoder import TensorDecoder
 from optc.runtime.executable.tensors import Array
 from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
+from optc.runtime.speech.tensor_writer import TensorWriter
 from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.tensors.embedder import Embedder
 from optc.runtime.tensors.engine import TensorEngine
@@ -156,4 +157,6 @@ def writer() -> Transcriber:
     """A model of speech."""
     words = {"nought": 0, "hello": 1, "world": 2, "goodbye": 3}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="nought"))
-    return Transcriber(Hears(), TensorDecoder(Says()), SPEECH, tokenizer, {"name": "toy"})
+    return Transcriber(
+        Hears(), TensorWriter(TensorDecoder(Says())), SPEECH, tokenizer, {"name": "toy"}
+    )
