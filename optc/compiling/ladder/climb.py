@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.writer import ArtifactWriter
@@ -18,7 +18,7 @@ from optc.compiling.ladder.options import LadderOptions
 from optc.compiling.ladder.predict import Predictions, predict_rungs
 from optc.compiling.ladder.record import NoRungHeldError, ladder_json
 from optc.compiling.ladder.rungs import Rung
-from optc.compiling.ladder.search import Search, Trial
+from optc.compiling.ladder.search import Search, Trial, values_of
 from optc.compiling.recipes.recipe_additions import with_calibration_cache
 from optc.compiling.resolving.options import ResolvedOptions
 from optc.compiling.stages.row import Attempt, BuiltEngines
@@ -100,10 +100,7 @@ class _Climber:
             if len(self.refusals) == len(search.trials):  # nothing was measured at all
                 raise self.refusals[0]
             raise NoRungHeldError(ladder, search, time.perf_counter() - started)
-        kept = self.kept
-        _move(kept.attempt.writer.folder, self.writer.folder)
-        kept.attempt.done.leave(self.writer)
-        return kept.attempt.finish(ladder=ladder)
+        return finished(self.kept.attempt, self.writer, ladder)
 
     def _timed(self, rung: Rung) -> Trial:
         began = time.perf_counter()
@@ -121,7 +118,7 @@ class _Climber:
             attempt.build()
         except InputError as error:
             self.refusals.append(error)
-            _clear(folder)
+            clear(folder)
             return Trial(False, why=error.render())
         windows = windows_of(attempt.done)
         trial = self._few(attempt, windows)
@@ -131,7 +128,7 @@ class _Climber:
             if trial.held:
                 self._keep(_Kept(attempt, folder))
                 return trial
-        _clear(folder)
+        clear(folder)
         return trial
 
     def _few(self, attempt: Attempt, windows: EvalWindows) -> Trial | None:
@@ -152,7 +149,7 @@ class _Climber:
     def _keep(self, kept: _Kept) -> None:
         """Keep what held; what held before is no better, and goes."""
         if self.kept is not None:
-            _clear(self.kept.folder)
+            clear(self.kept.folder)
         self.kept = kept
 
 
@@ -162,10 +159,6 @@ def trial_of(judgement: Judgement, windows: int) -> Trial:
     Raises:
         InputError: No gate could be measured.
     """
-    values: dict[str, float] = {}
-    for gate in judgement.gates:
-        if gate.value is not None:
-            values.setdefault(gate.name, gate.value)
     failed = judgement.failed
     several = len({gate.engine for gate in judgement.gates}) > 1
     judged = [
@@ -179,7 +172,7 @@ def trial_of(judgement: Judgement, windows: int) -> Trial:
         )
     return Trial(
         not failed,
-        values,
+        values_of(judgement.gates),
         tuple(dict.fromkeys(gate.name for gate in failed)),
         windows,
         gates_text(failed, several),
@@ -197,13 +190,16 @@ def _with_cache(options: ResolvedOptions, folder: Path) -> ResolvedOptions:
     return replace(options, recipe=with_calibration_cache(options.recipe, folder))
 
 
-def _clear(folder: Path) -> None:
+def clear(folder: Path) -> None:
     """Remove what an attempt wrote."""
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
     give_back_freed()
 
 
-def _move(source: Path, target: Path) -> None:
-    """Move all that lies in one folder into another one on the same disk."""
-    for path in source.iterdir():
-        path.rename(target / path.name)
+def finished(attempt: Attempt, writer: ArtifactWriter, ladder: dict[str, Any]) -> Artifact:
+    """The artifact of the attempt that was chosen, moved into its place, with the ladder in its
+    report."""
+    for path in attempt.writer.folder.iterdir():
+        path.rename(writer.folder / path.name)
+    attempt.done.leave(writer)
+    return attempt.finish(ladder=ladder)

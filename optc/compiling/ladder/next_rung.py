@@ -10,7 +10,7 @@ from optc.compiling.ladder.members import ALL
 from optc.compiling.ladder.options import DEFAULT_GATES, LadderOptions, resolve_ladder
 from optc.compiling.ladder.predict import predict_rungs
 from optc.compiling.ladder.rungs import Prediction, Rung
-from optc.compiling.ladder.search import Search, Trial
+from optc.compiling.ladder.search import Search, Trial, values_of
 from optc.compiling.recipes.recipe_additions import trims
 from optc.compiling.resolving.options import ResolvedOptions
 from optc.errors import OptcError
@@ -102,10 +102,7 @@ def _defaults(names: Sequence[str]) -> dict[str, object]:
 
 
 def _trial(judgement: Judgement) -> Trial:
-    values: dict[str, float] = {}
-    for gate in judgement.gates:
-        if gate.value is not None:
-            values.setdefault(gate.name, gate.value)
+    values = values_of(judgement.gates)
     return Trial(False, values, tuple(gate.name for gate in judgement.failed), 1)
 
 

@@ -9,13 +9,17 @@ next and which ones need no trial; only a measurement decides that a rung holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from optc import registry
 from optc.artifact.tasks.task import SPEED
 from optc.compiling.ladder.losses import SCALE, losses_of
 from optc.compiling.ladder.rungs import Rung
+
+if TYPE_CHECKING:
+    from optc.proof.gates.measure import GateResult
 
 #: A recipe is clearly less exact than another if it promises losses this many times as large.
 CLEARLY = 1.2
@@ -50,6 +54,15 @@ class Trial:
     windows: int = 0
     why: str = ""
     seconds: float = 0.0
+
+
+def values_of(gates: Iterable[GateResult]) -> dict[str, float]:
+    """The measured values by gate; of several engines those of the first."""
+    values: dict[str, float] = {}
+    for gate in gates:
+        if gate.value is not None:
+            values.setdefault(gate.name, gate.value)
+    return values
 
 
 @dataclass

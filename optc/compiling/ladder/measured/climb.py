@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from typing import Any
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.writer import ArtifactWriter
-from optc.compiling.ladder.climb import trial_of
+from optc.compiling.ladder.climb import clear, finished, trial_of
 from optc.compiling.ladder.measured.options import MeasuredLadder
 from optc.compiling.ladder.members import Member
 from optc.compiling.ladder.record import NoRungHeldError
@@ -21,7 +20,6 @@ from optc.compiling.ladder.search import Search, Trial
 from optc.compiling.stages.row import Attempt
 from optc.errors import InputError
 from optc.system.logs.logger import logger
-from optc.system.processes.process_memory import give_back_freed
 from optc.system.progress import Progress
 
 _LOG = logger(__name__)
@@ -90,11 +88,7 @@ class MeasuredClimber:
         if self.kept is None:
             search = Search(self._rungs(), self.ladder.bounds, self.trials)
             raise NoRungHeldError(self.to_json(), search, time.perf_counter() - started)
-        kept = self.kept
-        for path in kept.attempt.writer.folder.iterdir():
-            path.rename(self.writer.folder / path.name)
-        kept.attempt.done.leave(self.writer)
-        return kept.attempt.finish(ladder=self.to_json())
+        return finished(self.kept.attempt, self.writer, self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """The ladder as reports have it: as `optc.compiling.ladder.record.ladder_json`, with what
@@ -122,7 +116,7 @@ class MeasuredClimber:
             attempt.build()
         except InputError as error:
             self.refusals[name] = error
-            _clear(folder)
+            clear(folder)
             return None
         files = attempt.writer.hashed_files()
         self.bytes[name] = sum({one.sha256: one.bytes for one in files}.values())
@@ -130,20 +124,20 @@ class MeasuredClimber:
         known = self._engines.setdefault(engine, name)
         if known != name:
             self.same[name] = known
-            _clear(folder)
+            clear(folder)
             return self.trials[known]
         judgement = attempt.judge()
         trial = trial_of(judgement, 0)
         if not trial.held:
-            _clear(folder)
+            clear(folder)
             return trial
         speed = trial.values.get(self.ladder.speed)
         held = _Held(name, attempt, folder, speed, self.bytes[name])
         if self.kept is not None and not self._better(held, self.kept):
-            _clear(folder)
+            clear(folder)
             return trial
         if self.kept is not None:
-            _clear(self.kept.folder)
+            clear(self.kept.folder)
         self.kept = held
         return trial
 
@@ -204,9 +198,3 @@ class MeasuredClimber:
     def _named(self, recipe: str, stage: str, done: int, total: int) -> None:
         """Progress of an attempt, with the recipe before the stage."""
         self.progress(f"{recipe}: {stage}", done, total)
-
-
-def _clear(folder: Path) -> None:
-    """Remove what an attempt wrote."""
-    shutil.rmtree(folder, ignore_errors=True)
-    give_back_freed()
