@@ -83,12 +83,13 @@ class Calibrate(Stage):
     def wanted(self, done: Done) -> bool:
         """See `Stage`."""
         learns = done[PartsOptions].recipe.pipeline.has(Effect.READS_SAMPLES)
-        return learns and None in done[OwnParts].by_role.values()
+        own = done[OwnParts].by_role.values()
+        return learns and None in own and done[Parts].calibrate is not None
 
     def run(self, done: Done) -> None:
         """See `Stage`."""
-        calibrate = done[Parts].calibrate
-        done.warnings += calibrate() if calibrate is not None else ()
+        if calibrate := done[Parts].calibrate:
+            done.warnings += calibrate()
 
 
 class Lower(Stage):
