@@ -53,7 +53,7 @@ def onnx_files(workdir: Path) -> list[Path]:
 
 
 def compiled(path: Path, recipe: str) -> dict[str, Any]:
-    """What a compile says: its exit code, its figures, and its error."""
+    """The outcome of a compile: its exit code, its figures, and its error."""
     output = path.with_suffix(".optc")
     command = [sys.executable, "-m", "optc", "compile", str(path), "--recipe", recipe]
     began = time.perf_counter()

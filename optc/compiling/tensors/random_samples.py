@@ -25,7 +25,7 @@ _MOST_ENTRIES = 1 << 24
 
 
 class Sizes(NamedTuple):
-    """What a sample is like.
+    """The sizes of a sample.
 
     Attributes:
         rows: Size of the dimension that is the first axis of all inputs.

@@ -62,7 +62,7 @@ def weigh_by_tiles(part: Part, running: Running, seen: tuple[Expr, Expr], config
 
 @dataclass(frozen=True)
 class _Work:
-    """What all columns share."""
+    """Values that all columns share."""
 
     part: Part
     running: Running
