@@ -100,7 +100,7 @@ class BFloat16:
 
     @property
     def by_tiles(self) -> TileType | None:
-        """With AMX, of any number of vectors: tiles round otherwise than vectors do, and
+        """On AMX, of any number of vectors: tiles round otherwise than vectors do, and
         a vector's bits are to be the same among any others. Values are multiplied where they lie,
         16 tokens at once, for one row alone would not repay their copying."""
         return TileType(amx.dot_bfloat16, 2, TILE, 1) if self.isa.amx else None

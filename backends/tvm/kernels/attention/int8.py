@@ -60,7 +60,7 @@ class Int8:
 
     @property
     def by_tiles(self) -> TileType | None:
-        """With AMX: sums are exact, so that vectors and tiles give the same bits."""
+        """On AMX: sums are exact, so that vectors and tiles give the same bits."""
         return TileType(amx.dot_bytes, 1, amx.BYTES, _LEAST_VECTORS) if self.isa.amx else None
 
     def queries(self, values: Expr, vectors: Expr | int, room: int, dim: int) -> Operands:

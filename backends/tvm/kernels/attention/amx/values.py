@@ -62,7 +62,7 @@ def weigh_by_tiles(part: Part, running: Running, seen: tuple[Expr, Expr], config
 
 @dataclass(frozen=True)
 class _Work:
-    """Values that all columns share."""
+    """The parts that all columns share."""
 
     part: Part
     running: Running
