@@ -174,7 +174,8 @@ class Product:
 
 def _pieces(values: Expr, count: int) -> list[Expr]:
     """Bits of the nearest bfloat16, and of that of what is left, in upper halves."""
-    rest, found = bind(values), []
+    rest = bind(values)
+    found: list[Expr] = []
     for piece in range(count):
         bits = bf16.round_bits(rest)
         found.append(bits)
