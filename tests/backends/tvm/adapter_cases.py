@@ -20,6 +20,7 @@ def check_shrink(
     rng = np.random.default_rng([rows, k, width])
     a = rng.standard_normal((SLOTS, k, width)).astype(np.float32)
     each = max(1, bits // 8)  # rows of the operands for each row
+    operands: list[Array]
     if bits:
         scale = rng.random(rows * each).astype(np.float32)
         q = rng.integers(-127, 128, (rows * each, -(-k // 32) * 32)).astype(np.int8)
