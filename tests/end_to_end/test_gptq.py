@@ -1,4 +1,8 @@
-"""GPTQ by its recipe, on a small trained model: bounds that plain rounding does not keep."""
+"""GPTQ by its recipe, on a small trained model: bounds that plain rounding does not keep.
+
+`make test` shows that its passes lose less than rounding (`tests/passes/quantize/propagate`), and
+judges recipes of theirs on trained models (`test_kv_int4.py`, `test_main_job.py`).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ MODEL = ROOT / "examples/models/pycode-draft"
 CALIBRATION = ROOT / "examples/text/code_calibration.jsonl"
 
 
+@pytest.mark.long
 def test_it_keeps_bounds_that_plain_rounding_does_not(tmp_path: Path) -> None:
     """With method=round the mean KL on this text is 0.0223 and the agreement 0.874."""
     text, output = tmp_path / "text.jsonl", tmp_path / "artifact"
