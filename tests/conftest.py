@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 import optc
 from tests.support.cost.covering import mark_the_rest
+from tests.support.cost.forked_compiler import fork_compilers
 from tests.support.cost.rounded import rounded
 from tests.support.shared import made_once, shared_folder
 
@@ -55,6 +56,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
         (folder / name).symlink_to(shared_folder(tmp_path_factory, name))
     patch = pytest.MonkeyPatch()
     patch.setenv("OPTC_CACHE", str(folder))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def forked_compilers() -> None:
+    """TVM is imported once for all engines that a worker builds."""
+    fork_compilers(pytest.MonkeyPatch())
 
 
 @pytest.fixture(autouse=True)
