@@ -120,7 +120,7 @@ def test_open_gates_are_measured_later(
     file: Path, tmp_path: Path, optc: Optc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of an engine that was compiled where it does not run."""
-    place = "optc.compiling.tensors.judge.this_machine"
+    place = "optc.compiling.parts.judging.this_machine"
     elsewhere = SimpleNamespace(misfit=lambda target: "another processor")
     monkeypatch.setattr(place, lambda: elsewhere)
     made = optc("compile", file, "-o", tmp_path / "a", "--dim", "batch=1..8", "--allow-unmeasured")

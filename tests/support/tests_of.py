@@ -204,6 +204,38 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/artifact/trust/provenance.py": ("tests/artifact/trust/test_texts.py",),
     "optc/artifact/trust/purl.py": ("tests/artifact/trust/test_texts.py",),
     "optc/artifact/trust/sbom.py": ("tests/artifact/trust/test_texts.py",),
+    "optc/artifact/pages/sections/decisions.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/pages/sections/ladder.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/report_data.py": ("tests/artifact/pages/test_artifact_page.py",),
+    "optc/artifact/same_engine.py": ("tests/artifact/patches/test_patches.py",),
+    "optc/artifact/store/oci/registry.py": (
+        "tests/artifact/store/oci/test_transfer.py",
+        "tests/cli/commands/store/test_store.py",
+    ),
+    "optc/artifact/trust/sign.py": ("tests/cli/commands/trust/test_sign.py",),
+    "optc/cli/commands/verify.py": (
+        "tests/cli/commands/test_artifact_commands.py",
+        "tests/cli/commands/trust/test_sign.py",
+        "tests/cli/commands/patches/test_patches.py",
+        "tests/cli/commands/test_verify_gates.py",
+    ),
+    "optc/compiling/tensors/verify.py": ("tests/cli/test_tensors.py",),
+    "optc/proof/gates/bisect/restore.py": ("tests/proof/gates/bisect/test_bisect.py",),
+    "optc/proof/gates/bisect/step_feeds.py": ("tests/proof/gates/bisect/test_bisect.py",),
+    "optc/proof/gates/speech/measure.py": ("tests/compiling/speech/test_compile.py",),
+    "optc/proof/gates/tensors/measure.py": ("tests/compiling/tensors/test_text_heads.py",),
+    "optc/runtime/scoring/prompt_logprobs.py": ("tests/runtime/scoring/test_score.py",),
+    "optc/runtime/speech/transcriber.py": ("tests/serve/tensors/test_transcriptions.py",),
+    "optc/runtime/speech/write.py": ("tests/serve/tensors/test_transcriptions.py",),
+    "optc/runtime/tensors/classifier.py": ("tests/compiling/tensors/test_classification.py",),
+    "optc/runtime/tensors/text_classifiers.py": (
+        "tests/serve/scoring/test_routes.py",
+        "tests/compiling/tensors/test_text_heads.py",
+    ),
+    "optc/runtime/text/named_templates.py": ("tests/runtime/text/test_chat_features.py",),
+    "passes/kv_cache/layer_pools.py": ("tests/passes/kv_cache/test_slots.py",),
+    "passes/quantize/quantized_layers.py": ("tests/passes/quantize/test_quantize_weights.py",),
+    "passes/quantize/rotate/blocks.py": ("tests/passes/quantize/rotate/test_rotate.py",),
     "optc/system/cache_folder.py": ("tests/runtime/speculative/planning/test_costs_cache.py",),
     "optc/cli/artifact_path.py": ("tests/cli/commands/store/test_store.py",),
     "optc/cli/commands/families.py": ("tests/cli/commands/test_lists.py",),
@@ -249,14 +281,24 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
 
 #: The same for all modules of a folder.
 FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
-    "optc/proof/conversations/read.py": ("tests/proof/conversations/test_conversation.py",),
-    "optc/proof/conversations/sequences.py": (
-        "tests/proof/conversations/test_chat.py",
-        "tests/proof/conversations/test_scored.py",
+    "optc/artifact/patches": (
+        "tests/artifact/patches/test_patches.py",
+        "tests/cli/commands/patches/test_patches.py",
     ),
-    "optc/proof/conversations/tools_in_text.py": ("tests/proof/conversations/test_chat.py",),
-    "optc/proof/gates/answers/score.py": ("tests/proof/gates/answers/test_measure.py",),
-    "optc/proof/conditions/decisions.py": ("tests/cli/judged/test_decisions.py",),
+    "optc/artifact/tasks": ("tests/artifact/tasks/test_measures.py",),
+    "optc/runtime/encoded": (
+        "tests/runtime/encoded/test_step_decoder.py",
+        "tests/serve/tensors/test_transcriptions.py",
+    ),
+    "passes/canonicalize/encoders": (
+        "tests/passes/canonicalize/encoders/test_front.py",
+        "tests/passes/canonicalize/encoders/test_pack_rows.py",
+    ),
+    "passes/general": (
+        "tests/passes/general/test_quantize_convolutions.py",
+        "tests/passes/general/test_quantize_blocks.py",
+        "tests/passes/general/test_quantize_products.py",
+    ),
     "optc/cli/commands/store": ("tests/cli/commands/store/test_store.py",),
     "optc/cli/judged": (
         "tests/cli/commands/judging/test_bench_conditions.py",

@@ -12,7 +12,8 @@ import pytest
 from optc.artifact.artifact import Artifact
 from optc.artifact.trust.bundle import Bundle, pre_authentication
 from optc.artifact.trust.keys import PrivateKey, PublicKey
-from optc.artifact.trust.sign import _compare, check_signature, sign
+from optc.artifact.trust.sign import Signed, _compare, check_signature, sign
+from optc.artifact.trust.texts import trust_texts
 from optc.artifact.verify import check_files, unlisted_files
 from optc.errors import ArtifactError, InputError, SignatureError
 from tests.artifact.toy import write_toy
@@ -45,6 +46,26 @@ def test_a_signed_artifact(artifact: Artifact, keys: tuple[Path, Path]) -> None:
     found = check_signature(opened, PublicKey.read(keys[1]))
     assert (found.path, found.files) == (artifact.path / "model.sig", 5 + 3)
     assert [p.name for p in artifact.path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_what_a_signature_is_said_to_be(tmp_path: Path, keys: tuple[Path, Path]) -> None:
+    made, key = write_toy(tmp_path / "a"), PrivateKey(keys[0])
+    assert sign(made, key) == Signed(made.path / "model.sig", key.public.hint, 5 + 3)
+    assert (made.path / "model.sig").is_file()
+
+
+def test_what_is_signed_is_written_anew(tmp_path: Path, keys: tuple[Path, Path]) -> None:
+    """With the figures that the report has now, and whatever stood there before."""
+    made = write_toy(tmp_path / "a")
+    (made.path / "provenance.json").write_text("{}")
+    (made.path / "sbom.cdx.json").unlink()
+    (made.path / "report.json").write_text('{"seconds": 2.5}')
+    sign(made, PrivateKey(keys[0]))
+    texts = trust_texts(made.manifest, {"seconds": 2.5})
+    assert sorted(texts) == ["provenance.json", "sbom.cdx.json"]
+    for name, text in texts.items():
+        assert (made.path / name).read_bytes() == text
+    check(made, keys[1])
 
 
 def test_the_report_may_change(artifact: Artifact, keys: tuple[Path, Path]) -> None:

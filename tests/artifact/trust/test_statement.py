@@ -23,6 +23,7 @@ def test_files_in_the_order_of_their_paths() -> None:
     assert subject == {"name": "toy", "digest": {"sha256": hashlib.sha256(ordered).hexdigest()}}
     ignored = statement["predicate"]["serialization"]["ignore_paths"]
     assert ignored == ["model.sig", "report.json"]
+    assert statement["predicate"]["serialization"]["allow_symlinks"] is False
     assert signed_digests(statement, "model.sig") == DIGESTS
 
 

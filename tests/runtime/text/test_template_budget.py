@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from jinja2.exceptions import SecurityError
 
 from optc.runtime.text.template_budget import (
+    INTEGER_BITS,
     LONGEST_TEXT,
+    MADE_TEXT,
+    WIDTH,
     Budget,
     budget,
     check_operation,
@@ -91,6 +95,8 @@ def test_a_call_with_a_vast_result_is_refused(
     [
         ("center", ["a", 4096]),
         ("replace", ["a" * 4096, "b", "b" * 4097]),
+        ("round", [4097, 1]),
+        ("center", [4097, 4096]),
         ("join", [iter(["a"]), ","]),
         ("join", [5, ["a"]]),
         ("expandtabs", ["a" * 4094, 4095]),
@@ -149,3 +155,12 @@ def test_only_formats_are_formats() -> None:
     check_operator("+", "%999999d", "a")
     with pytest.raises(SecurityError):
         check_operator("%", "%999999d", 1)
+
+
+def test_the_limits_are_those_that_the_decision_states() -> None:
+    (decision,) = (Path(__file__).parents[3] / "docs/adr").glob("0079-*.md")
+    assert (
+        f"No text or list is longer than {LONGEST_TEXT >> 20} Mi, all texts and lists that are "
+        f"made have {MADE_TEXT >> 20} MiB together, an integer has {INTEGER_BITS} bits, a width, "
+        f"precision or count of a filter is at most {WIDTH}."
+    ) in " ".join(decision.read_text().split())

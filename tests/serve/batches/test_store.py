@@ -76,6 +76,16 @@ def test_a_batch_ends_with_its_files(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_batch_that_ends_names_no_files_but_those_of_its_answers(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state")
+    made = batch(store)
+    before = store.change(made.id, "finalizing", output="file-old", errors="file-older")
+    assert (before.output, before.errors) == ("file-old", "file-older")
+    ended = store.end(before, "completed")
+    assert (ended.output, ended.errors) == (None, None)
+    store.close()
+
+
 def test_a_status_changes_from_some_only(tmp_path: Path) -> None:
     store = Store(tmp_path / "state")
     made = batch(store)

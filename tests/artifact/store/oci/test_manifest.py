@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from optc.artifact.store.oci.manifest import files_of, read_manifest_files, write_manifest
+from optc.artifact.store.oci.manifest import (
+    described,
+    files_of,
+    read_manifest_files,
+    write_manifest,
+)
 from optc.errors import ArtifactError
 from tests.artifact.toy import write_toy
 
@@ -20,6 +25,7 @@ def test_every_file_is_a_layer_with_its_path(tmp_path: Path) -> None:
     data = write_manifest(artifact, files)
     assert write_manifest(artifact, files_of(artifact)) == data
     value = json.loads(data)
+    assert value["schemaVersion"] == 2, "the specification takes no other"
     assert value["artifactType"] == "application/vnd.optc.artifact.v1"
     assert value["config"]["digest"] == f"sha256:{hashlib.sha256(b'{}').hexdigest()}"
     assert value["annotations"]["dev.optc.digest"] == artifact.digest
@@ -68,3 +74,45 @@ def test_other_manifests_are_refused(value: Any, message: str) -> None:
 def test_what_is_not_json_is_refused() -> None:
     with pytest.raises(ArtifactError, match="x: the OCI manifest is not usable as JSON"):
         read_manifest_files(b"{", "x")
+
+
+def test_a_manifest_of_four_mebibytes_is_read_and_no_larger_one() -> None:
+    """Registries must take as much, and need not take more."""
+    data = json.dumps({"layers": [layer()]}).encode()
+    (blob,) = read_manifest_files(data.ljust(4 << 20), "x")
+    assert (blob.title, blob.size) == ("manifest.json", 3)
+    with pytest.raises(ArtifactError, match="is not usable as JSON"):
+        read_manifest_files(data.ljust((4 << 20) + 1), "x")
+
+
+NOTHING = {"model": None, "digest": None, "bytes": None}
+
+
+def test_what_a_manifest_says_of_its_artifact(tmp_path: Path) -> None:
+    artifact = write_toy(tmp_path / "a")
+    files = files_of(artifact)
+    sizes = {blob.digest: blob.size for blob in files}
+    assert described(write_manifest(artifact, files)) == {
+        "model": "toy",
+        "digest": artifact.digest,
+        "bytes": sum(sizes.values()),
+    }
+    assert len(sizes) < len(files), "two are alike, and there once"
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ({"artifactType": "of.another/tool", "layers": [layer()]}, NOTHING),
+        ([], NOTHING),
+        ({"annotations": 7, "layers": 7}, NOTHING),
+        ({"annotations": {"dev.optc.digest": 7}}, NOTHING),
+        ({"layers": [layer(), 7, None, {"digest": "x", "size": "3"}]}, NOTHING | {"bytes": 3}),
+        ({"layers": []}, NOTHING | {"bytes": 0}),
+    ],
+)
+def test_what_a_strange_manifest_says_of_its_artifact(value: Any, found: Any) -> None:
+    if isinstance(value, dict):
+        value = {"artifactType": "application/vnd.optc.artifact.v1"} | value
+    assert described(json.dumps(value).encode()) == found
+    assert described(b"{") == NOTHING

@@ -10,6 +10,7 @@ from urllib.request import Request
 
 import pytest
 
+from optc.artifact.store.oci.manifest import Blob, digest_of
 from optc.artifact.store.oci.reference import parse_reference
 from optc.artifact.store.oci.registry import Registry, _Redirects
 from optc.errors import InputError
@@ -97,3 +98,63 @@ def test_an_answer_that_is_no_token_is_one_error(answer: bytes) -> None:
     with pytest.raises(InputError, match=r"it gives no token|answered nonsense") as caught:
         made.manifest()
     assert caught.value.where.startswith(HOST)
+
+
+def refusal(code: int) -> HTTPError:
+    return HTTPError(f"https://{HOST}/v2/", code, "for a reason", Message(), None)
+
+
+class Answer(io.BytesIO):
+    """An answer without headers that matter."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {}
+
+
+def test_a_refused_token_is_not_asked_for_again() -> None:
+    made, opener = registry(wants_token(), Answer(b'{"token": "t"}'), wants_token(), wants_token())
+    for requests in (3, 4):
+        with pytest.raises(InputError, match="the registry refuses: HTTP 401"):
+            made.has(Blob(digest_of(b""), 0))
+        assert len(opener.requests) == requests
+
+
+def test_tags_with_what_they_name() -> None:
+    made, _ = registry(
+        Answer(b'{"tags": ["v1", "v2", 7, "-no-tag"]}'), Answer(b"{}"), Answer(b"[]")
+    )
+    found = [(one.tag, one.digest, one.manifest) for one in made.tagged()]
+    assert found == [("v1", digest_of(b"{}"), b"{}"), ("v2", digest_of(b"[]"), b"[]")]
+
+
+@pytest.mark.parametrize("code", [400, 404, 500])
+def test_an_answer_that_is_an_error_is_one(code: int) -> None:
+    made, _ = registry(refusal(code))
+    said = "has no such artifact" if code == 404 else f"answered HTTP {code} for a reason"
+    with pytest.raises(InputError, match=f"the registry {said}") as caught:
+        made.tags()
+    assert caught.value.hint == "", "with TLS it is not for the want of TLS"
+
+
+@pytest.mark.parametrize(
+    ("tags", "hint"),
+    [
+        (Answer(b'{"tags": []}'), "it has no tags"),
+        (Answer(b'{"tags": null}'), "it has no tags"),
+        (Answer(b"[]"), "it has no tags"),
+        (Answer(b'{"tags": ["v1"]}'), "there are v1"),
+    ],
+)
+def test_the_tags_that_there_are_instead(tags: Answer, hint: str) -> None:
+    made, _ = registry(refusal(404), tags)
+    with pytest.raises(InputError, match="has nothing called 'latest'") as caught:
+        made.manifest()
+    assert caught.value.hint == hint
+
+
+def test_what_becomes_of_a_tag_that_cannot_be_listed_either() -> None:
+    for second, said in ((404, "no such repository"), (500, "no such artifact")):
+        made, _ = registry(refusal(404), refusal(second))
+        with pytest.raises(InputError, match=said):
+            made.untag()
