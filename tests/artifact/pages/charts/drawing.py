@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from optc.artifact.pages.charts.canvas import text_width
 from optc.artifact.pages.markup import Element
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def read_drawing(chart: Element) -> ElementTree.Element:
-    """A drawing that has a title and a description, and lies within its box."""
+    """A drawing that has a title and a description, and lies within its box, texts too."""
     root = ElementTree.fromstring(chart.render())
     assert root.tag == f"{SVG}svg"
     title, description = root[0], root[1]
@@ -22,7 +23,26 @@ def read_drawing(chart: Element) -> ElementTree.Element:
     for one in root.iter():
         for names, end in ((("x", "x1", "x2", "cx"), width), (("y", "y1", "y2", "cy"), height)):
             assert all(-1 <= float(one.attrib[n]) <= end + 1 for n in names if n in one.attrib)
+    for one in root.iter(f"{SVG}text"):
+        left, right = ends(one)
+        assert -1 <= left <= right <= width + 1, one.text
     return root
+
+
+def ends(one: ElementTree.Element) -> tuple[float, float]:
+    """The places where a line of text begins and ends."""
+    wide, x = text_width(one.text or ""), float(one.attrib["x"])
+    left = x - {"start": 0, "middle": wide / 2, "end": wide}[one.attrib["text-anchor"]]
+    return left, left + wide
+
+
+def places(root: ElementTree.Element, kind: str) -> dict[str, tuple[float, float]]:
+    """The left end and the base of each text of a kind."""
+    return {
+        one.text or "": (ends(one)[0], float(one.attrib["y"]))
+        for one in root.iter(f"{SVG}text")
+        if one.get("class") == kind
+    }
 
 
 def shapes(root: ElementTree.Element, tag: str, kind: str) -> list[dict[str, float]]:
