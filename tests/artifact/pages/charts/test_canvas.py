@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from optc.artifact.pages.charts.canvas import Canvas, cut_to, rows_of_labels, text_width
-from tests.artifact.pages.charts.drawing import SVG, read_drawing, shapes, texts
+from tests.artifact.pages.charts.drawing import SVG, places, read_drawing, shapes, texts
 
 
 def test_texts_that_fit_stay() -> None:
@@ -31,3 +31,13 @@ def test_labels_take_the_first_row_that_is_free() -> None:
     places = [(100.0, "a" * 10), (110.0, "b" * 10), (120.0, "c" * 10), (190.0, "d" * 10)]
     assert rows_of_labels(places) == [0, 1, 2, 0]
     assert rows_of_labels([]) == []
+
+
+def test_a_label_is_moved_as_far_as_it_needs_to_be_and_no_further() -> None:
+    canvas = Canvas("a", "A", "Labels.", 50, width=200)
+    for x, text in ((0, "at the left"), (100, "amid"), (200, "at the right")):
+        canvas.label(x, 9, text)
+    found = {text: left for text, (left, _) in places(read_drawing(canvas.svg()), "label").items()}
+    assert abs(found["at the left"]) < 0.1
+    assert abs(found["amid"] - (100 - text_width("amid") / 2)) < 0.1
+    assert abs(found["at the right"] - (200 - text_width("at the right"))) < 0.1

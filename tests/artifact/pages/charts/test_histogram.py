@@ -36,3 +36,13 @@ def test_marks_beyond_the_bins_widen_the_axis() -> None:
     root = read_drawing(histogram("h", "t", "d", BINS, [Mark(1e3, "max 1,000")], "nats"))
     (mark,) = shapes(root, "line", "mark")
     assert mark["x1"] > max(bar["x"] + bar["width"] for bar in shapes(root, "rect", "fill"))
+
+
+def test_the_axis_reaches_from_the_first_bin_to_the_last() -> None:
+    root = read_drawing(histogram("h", "t", "d", BINS, [], "nats"))
+    bars = shapes(root, "rect", "fill")
+    axis, *_ = shapes(root, "line", "axis")
+    assert bars[0]["x"] == pytest.approx(axis["x1"], abs=1)
+    assert bars[-1]["x"] + bars[-1]["width"] == pytest.approx(axis["x2"], abs=1)
+    assert {line["x1"] for line in shapes(root, "line", "grid")} == {axis["x1"]}
+    assert axis["y1"] == pytest.approx(bars[0]["y"] + bars[0]["height"], abs=0.1)

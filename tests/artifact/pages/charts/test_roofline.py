@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import combinations
 
@@ -9,7 +10,7 @@ import pytest
 
 from optc.artifact.pages.charts.canvas import text_width
 from optc.artifact.pages.charts.roofline import Work, roofline
-from tests.artifact.pages.charts.drawing import SVG, read_drawing, shapes, texts
+from tests.artifact.pages.charts.drawing import SVG, places, read_drawing, shapes, texts
 
 READ, PEAKS = 50.0, {"int8": 1000.0, "fp32": 200.0}
 
@@ -57,3 +58,35 @@ def test_labels_of_steps_do_not_overlap() -> None:
         x, y = (abs(float(one.attrib[n]) - float(other.attrib[n])) for n in "xy")
         assert x >= text_width("decode 0") - 0.1 or y >= 14
     assert {"int8, 1,000 Gop/s", "fp32, 200 Gop/s", "read, 50 GB/s"} <= set(texts(root, "tick"))
+
+
+def test_the_rate_axis_begins_below_and_ends_above_all_that_is_drawn() -> None:
+    """At a third of the slowest and at 1.6 times the fastest, on a scale of equal ratios."""
+    slow, fast = Work("slow", 2.0, 20.0, ""), Work("fast", 2.0, 2000.0, "")
+    root = read_drawing(roofline("r", "t", "d", READ, PEAKS, [slow, fast]))
+    low, high = (point["cy"] for point in shapes(root, "circle", "point"))
+    bottom = shapes(root, "line", "axis")[0]["y1"]
+    decade = (low - high) / 2
+    assert (bottom - low) / decade == pytest.approx(math.log10(3), abs=0.01)
+    assert (high - 34) / decade == pytest.approx(math.log10(1.6), abs=0.01)
+    assert texts(root, "name") == ["Gop/s", "operations for each byte read"]
+
+
+def test_roofs_are_named_where_they_are() -> None:
+    root = read_drawing(roofline("r", "t", "d", READ, PEAKS, [Work("a", 2.0, 50.0, "")]))
+    found = places(root, "tick")
+    _, lines = drawn(Work("a", 2.0, 50.0, ""))
+    ridge, _, start, _ = lines
+    left, base = found["int8, 1,000 Gop/s"]
+    assert 0 < ridge[1] - base < 14, "just above its roof"
+    left, base = found["read, 50 GB/s"]
+    right = left + text_width("read, 50 GB/s")
+    middle = (start[0] + ridge[0]) / 2, (start[1] + ridge[1]) / 2
+    assert 5 < middle[0] - right < 20, "beside the middle of the slope"
+    assert 0 < middle[1] - base < 14
+
+
+def test_a_label_leaves_the_drawing_on_no_side() -> None:
+    name = "a step with a long name"
+    for intensity in (0.3, 1e3):
+        read_drawing(roofline("r", "t", "d", READ, PEAKS, [Work(name, intensity, 20.0, "")]))
