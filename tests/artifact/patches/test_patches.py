@@ -247,3 +247,21 @@ def test_a_patch_that_brings_another_engine(tmp_path: Path, old: Artifact) -> No
     with pytest.raises(InputError, match="another engine"):
         apply_patch(open_patch(path), old, tmp_path / "made")
     assert not (tmp_path / "made").exists()
+
+
+def test_changes_that_became_shorter_since_they_were_checked(
+    tmp_path: Path, old: Artifact, new: Artifact
+) -> None:
+    patch = make_patch(old, new, tmp_path / "patch")
+    changes = patch.path / "changes.bin"
+    changes.write_bytes(changes.read_bytes()[:-1])
+    with pytest.raises(ArtifactError, match="became shorter while it was read"):
+        apply_patch(patch, old, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
+def test_equal_files_are_there_once(tmp_path: Path, old: Artifact, new: Artifact) -> None:
+    patch = make_patch(old, new, tmp_path / "patch")
+    made = apply_patch(patch, old, tmp_path / "made").path / "engines/target"
+    assert (made / "engine.so").samefile(made / "libtvm_runtime.so")
+    assert not (made / "engine.so").samefile(old.path / "engines/target/engine.so")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifact.toy import write_toy
+from tests.artifact.toy import list_files, write_toy
 from tests.cli.conftest import Optc
 from tests.runtime.support.artifacts import write_artifact
 
@@ -22,6 +22,21 @@ def test_verify(optc: Optc, artifact: Path) -> None:
     assert (value["files"], value["bytes"]) == (5, 10299)
     assert value["digest"] in optc("verify", artifact).out
     assert value["warnings"] == []
+
+
+def test_verify_refuses_a_tokenizer_that_no_load_would_take(optc: Optc, artifact: Path) -> None:
+    """Although its bytes are those that the manifest lists."""
+    path = artifact / "tokenizer/tokenizer.json"
+    path.write_text("{}")
+    list_files(artifact)
+    outcome = optc("verify", artifact)
+    assert (outcome.code, str(path) in outcome.err) == (5, True), outcome.err
+
+
+def test_verify_says_how_much_it_checked(optc: Optc, artifact: Path) -> None:
+    first, second = optc("verify", artifact).out.splitlines()
+    assert first == f"{artifact}: 5 files, 10.1 KiB, all as written"
+    assert second.startswith("digest ")
 
 
 def test_verify_warns_of_files_that_are_not_in_the_manifest(optc: Optc, artifact: Path) -> None:
