@@ -205,3 +205,9 @@ def test_pieces_must_make_up_their_file(change: dict[str, Any], where: str, mess
         parse_manifest(redigested(value), "m")
     assert message in caught.value.message
     assert caught.value.where == f"m: {where}"
+
+
+def test_who_compiled_it_and_which_models_were_judged_beside_it() -> None:
+    assert toy_manifest(FILES).compiled_by == "optc 0.1.0"
+    assert GateEntry("kl_max", None, None).lowered is False
+    assert written()["gates"][0]["lowered"] is False

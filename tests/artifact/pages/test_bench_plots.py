@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from optc.artifact.pages.bench_plots import bench_sections, tune_sections
-from optc.artifact.pages.markup import Element
-from tests.artifact.pages.charts.drawing import read_drawing, shapes, texts
+from optc.artifact.pages.markup import Element, element
+from tests.artifact.pages.charts.drawing import SVG, read_drawing, shapes, texts
 from tests.artifact.pages.sample import BENCH
 
 
@@ -108,3 +109,14 @@ def test_candidates_of_a_search(met: bool) -> None:
     markup = "".join(one.render() for one in section.body if isinstance(one, Element))
     assert ("none is recommended" in markup) is not met
     assert "token_budget=64, max_sequences=0" in markup
+
+
+def test_a_search_lists_thirty_candidates() -> None:
+    """All are points; a table of hundreds would be read by nobody."""
+    listed = [candidate(0.5) for _ in range(40)]
+    slo = {"ttft_ms": 200.0, "tpot_ms": None, "e2e_ms": None, "itl_ms": None}
+    values = {"candidates": listed, "slo": slo, "settings": None, "workload": "poisson:rate=4"}
+    (section,) = tune_sections(values)
+    root = ElementTree.fromstring(element("section", section.body).render())
+    assert len(next(root.iter("tbody"))) == 30
+    assert len(list(drawn(section.chart).iter(f"{SVG}circle"))) == 40

@@ -26,8 +26,9 @@ def test_a_file_that_cannot_be_written_loses_blocks_with_a_warning(
 
     store = FileStore(tmp_path, 1 << 20)
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.warns(SpillWarning, match="No space left"):
+    with pytest.warns(SpillWarning, match="No space left") as caught:
         store.put((0, b"a"), np.zeros(8, np.uint8))
+    assert caught[0].filename == __file__, "it points at who stores"
     assert len(store) == 0
     monkeypatch.undo()
     store.put((0, b"a"), np.ones(8, np.uint8))
@@ -129,8 +130,9 @@ def test_a_damaged_block_is_forgotten_and_its_room_used_again() -> None:
     store = FileStore(TEMPORARY, 64)
     store.put((0, b"a"), np.ones(8, np.uint8))
     os.pwrite(store.descriptor, b"x", 3)
-    with pytest.warns(SpillWarning, match="^a spilled block is damaged$"):
+    with pytest.warns(SpillWarning, match="^a spilled block is damaged$") as caught:
         assert store.get((0, b"a")) is None
+    assert caught[0].filename == __file__, "it points at who reads"
     assert len(store) == 0
     store.put((0, b"b"), np.ones(8, np.uint8))
     assert os.fstat(store.descriptor).st_size == 8

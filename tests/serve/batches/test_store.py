@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,8 @@ def test_a_folder_is_one_servers(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="another server uses it"):
         Store(tmp_path / "state")
     store.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        store.files("a")
     Store(tmp_path / "state").close()
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be used"):

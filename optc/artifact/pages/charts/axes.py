@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from optc.artifact.pages.charts.canvas import Canvas
+from optc.artifact.pages.charts.canvas import Canvas, within
 from optc.artifact.pages.charts.scale import Scale
 from optc.artifact.pages.numbers import MINUS, number
 
@@ -26,7 +26,8 @@ def x_axis(
     canvas.line(x.start, y, x.end, y, "axis")
     for tick in x.ticks(about):
         canvas.line(x(tick), y, x(tick), y + 4, "axis")
-        canvas.text(x(tick), y + 18, text(tick), anchor="middle", kind="tick")
+        middle = within(x(tick), text(tick), canvas.width)
+        canvas.text(middle, y + 18, text(tick), anchor="middle", kind="tick")
     canvas.text(x.end, y + 36, name, anchor="end", kind="name")
 
 

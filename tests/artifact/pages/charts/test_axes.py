@@ -50,3 +50,9 @@ def test_axes_stand_where_scales_begin_and_end() -> None:
     below = [(across(t), 168.0, "middle") for t in across.ticks(6)]
     beside = [(92.0, up(t) + 4, "end") for t in up.ticks(4)]
     assert places == [*below, (300.0, 186.0, "end"), *beside, (0.0, 12.0, "start")]
+
+
+def test_the_text_of_a_tick_at_the_end_lies_within_the_drawing() -> None:
+    canvas = Canvas("a", "A", "An axis.", 200, width=300)
+    x_axis(canvas, linear(0, 1e5, 4, 296), 150, "rows")
+    read_drawing(canvas.svg())

@@ -34,6 +34,8 @@ def test_labels_end_before_bars_and_figures_begin_behind_them() -> None:
     assert (axis["y1"], axis["y2"]) == (0, float(root.attrib["viewBox"].split()[3]))
     first, second = found
     assert first["y"] + first["height"] < second["y"], "rows do not touch"
+    lighter = shapes(root, "rect", "soft")
+    assert {bar["height"] for bar in found} == {bar["height"] for bar in lighter}
     named = [one for one in root.iter(f"{SVG}text") if one.get("class") is None]
     assert all(5 < axis["x1"] - float(one.attrib["x"]) < 16 for one in named)
     for bar, (left, base) in zip(found, places(root, "figure").values(), strict=True):

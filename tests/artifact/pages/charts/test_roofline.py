@@ -90,3 +90,16 @@ def test_a_label_leaves_the_drawing_on_no_side() -> None:
     name = "a step with a long name"
     for intensity in (0.3, 1e3):
         read_drawing(roofline("r", "t", "d", READ, PEAKS, [Work(name, intensity, 20.0, "")]))
+
+
+def test_the_axis_of_intensities_ends_at_three_times_the_ridge() -> None:
+    """So that some of the flat roof is seen, and farther where a point lies there."""
+    slow, fast = Work("slow", 1.0, 20.0, ""), Work("fast", 10.0, 20.0, "")
+    root = read_drawing(roofline("r", "t", "d", READ, PEAKS, [slow, fast]))
+    left, right = (point["cx"] for point in shapes(root, "circle", "point"))
+    end, ridge = shapes(root, "line", "axis")[0]["x2"], 1000.0 / READ
+    assert (end - left) / (right - left) == pytest.approx(math.log10(3 * ridge), abs=0.01)
+    far = Work("far", 1e4, 20.0, "")
+    root = read_drawing(roofline("r", "t", "d", READ, PEAKS, [far]))
+    (point,) = shapes(root, "circle", "point")
+    assert point["cx"] == shapes(root, "line", "axis")[0]["x2"]

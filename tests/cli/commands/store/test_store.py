@@ -95,7 +95,9 @@ def test_push_and_pull(optc: Optc, store: Path, registry: StandIn, tmp_path: Pat
     sent = optc("push", "model", reference, "--plain-http", "--json").json
     assert (sent["digest"], sent["files"]) == (made.digest, 9)
     assert sent["moved_bytes"] == sent["bytes"]
-    assert "0 B were not there yet" in optc("push", "model", reference, "--plain-http").out
+    said = optc("push", "model", reference, "--plain-http").out
+    assert "0 B were not there yet" in said
+    assert f"OCI digest {sent['oci_digest']}\n" in said
     got = optc("pull", reference, "--plain-http", "--json").json
     assert (got["artifact"], got["digest"]) == (str(store / "model-v1"), made.digest)
     assert got["oci_digest"] == sent["oci_digest"]
