@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optc.proof.gates.divergence import (
+    _DEPTH,
+    TOP,
     BestTokens,
     RowDivergence,
     RowScores,
+    _largest,
     negative_log_likelihood,
     summarize,
 )
@@ -151,3 +154,14 @@ def test_summary() -> None:
     assert found.top5_agreement == pytest.approx(0.9)
     assert found.reference_perplexity == pytest.approx(8)
     assert found.perplexity_ratio == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize("width", [1, TOP * _DEPTH, (TOP + 1) * _DEPTH, 40 * _DEPTH + 7])
+def test_the_largest_of_a_tile_of_any_width(width: int) -> None:
+    """Of wide ones only some columns are looked at, and the rest of a width that does not fit."""
+    rng = np.random.default_rng(width)
+    known, tile = (rng.standard_normal((9, n)).astype(np.float32) for n in (TOP, width))
+    tile[0] = np.sort(tile[0])
+    tile[1] = tile[0, ::-1]
+    found = np.sort(_largest(known, tile), axis=1)
+    np.testing.assert_array_equal(found, np.sort(np.hstack([known, tile]), axis=1)[:, -TOP:])

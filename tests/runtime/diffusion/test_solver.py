@@ -66,3 +66,20 @@ def test_a_predicted_sample_is_clipped() -> None:
 def test_too_many_steps_or_none(count: int) -> None:
     with pytest.raises(RequestError, match=rf"{count} steps"):
         steps_of(NoiseLevels(POWER), count)
+
+
+@pytest.mark.parametrize(
+    ("spacing", "offset", "times"),
+    [
+        ("leading", 0, [75, 50, 25, 0]),
+        ("leading", 1, [76, 51, 26, 1]),
+        ("trailing", 0, [99, 74, 49, 24]),
+        ("linspace", 0, [99, 66, 33, 0]),
+    ],
+)
+def test_steps_stand_where_their_spacing_says(
+    spacing: str, offset: int, times: list[float]
+) -> None:
+    """Table 2 of "Common Diffusion Noise Schedules and Sample Steps are Flawed"."""
+    levels = NoiseLevels(POWER, "epsilon", spacing, offset, False)  # type: ignore[arg-type]
+    assert steps_of(levels, 4).times.tolist() == times

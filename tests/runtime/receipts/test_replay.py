@@ -83,3 +83,21 @@ def test_leaving_cancels_what_runs(engine: Engine) -> None:
     left = engine.submit(PROMPTS[0], SamplingParams(max_tokens=1)).result()
     assert left.output_tokens == 1
     assert engine.metrics().finished["cancelled"] > 0
+
+
+def test_a_log_is_read_no_farther_than_the_engine_is_kept_busy(engine: Engine) -> None:
+    """Four batches ahead of the answer that is waited for: a log may be of any length."""
+    line = receipts(engine, n=1, max_tokens=1)[0]
+    taken = []
+
+    def log() -> Iterator[tuple[int, Receipt]]:
+        for number in range(1, 500):
+            taken.append(number)
+            yield number, line[1]
+
+    found = replay(engine, log())
+    assert next(found).line == 1
+    assert len(taken) == 4 * engine.spec.max_sequences + 1
+    assert next(found).line == 2
+    assert len(taken) == 4 * engine.spec.max_sequences + 2
+    found.close()

@@ -238,3 +238,9 @@ def test_special_tokens_show_where_they_are_wanted(skip: bool, text: str) -> Non
     (stream,) = submit("x", skip_special_tokens=skip).streams
     shown = [stream.add(token) for token in (*made.encode("a"), 2, *made.encode("b"))]
     assert "".join(shown) + stream.finish() == text
+
+
+def test_a_prompt_is_scored_where_that_is_wanted() -> None:
+    assert submit([1, 2, 3]).scored(VOCAB) is None
+    scored = submit([1, 2, 3], prompt_logprobs=0).scored(VOCAB)
+    assert scored is not None

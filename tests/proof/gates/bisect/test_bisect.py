@@ -153,3 +153,19 @@ def test_logits_of_large_vocabularies_are_of_fewer_tokens(monkeypatch: pytest.Mo
         with pytest.raises(KeyboardInterrupt):
             bisect([Stage("a", model)], windows, threads=1)
     assert seen == [(4, 64), (2, 64), (1, 32)]
+
+
+def test_what_passes_have_made_belongs_to_the_layer_of_its_inputs() -> None:
+    first, *_, last = stages_of()
+    blocks = module._blocks(first.model, last.model)
+    dense = {str(value.name) for node in first.model.graph for value in node.outputs}
+    made = [
+        (blocks.get(str(value.name)), [blocks.get(str(one.name), -1) for one in node.inputs if one])
+        for node in last.model.graph
+        for value in node.outputs
+        if str(value.name) not in dense
+    ]
+    placed = [(block, inputs) for block, inputs in made if max(inputs, default=-1) >= 0]
+    assert len(placed) > 4
+    assert all(block == max(inputs) for block, inputs in placed)
+    assert set(blocks.values()) == {0, 1, 2, 3}
