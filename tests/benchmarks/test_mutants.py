@@ -164,7 +164,10 @@ def test_mirrored_tests_are_found_behind_symbolic_links() -> None:
 
 def test_the_table_of_tests_elsewhere_names_what_is_there() -> None:
     assert [m for m in mapping.TESTED_ELSEWHERE if not (ROOT / m).is_file()] == []
-    tests = {test for named in mapping.TESTED_ELSEWHERE.values() for test in named}
+    folders = mapping.FOLDERS_TESTED_ELSEWHERE
+    assert [folder for folder in folders if not (ROOT / folder).is_dir()] == []
+    named = [*mapping.TESTED_ELSEWHERE.values(), *folders.values()]
+    tests = {test for some in named for test in some}
     assert [test for test in sorted(tests) if not (ROOT / test).is_file()] == []
 
 

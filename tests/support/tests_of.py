@@ -228,6 +228,11 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/speech/transcriber.py": ("tests/serve/tensors/test_transcriptions.py",),
     "optc/runtime/speech/write.py": ("tests/serve/tensors/test_transcriptions.py",),
     "optc/runtime/tensors/classifier.py": ("tests/compiling/tensors/test_classification.py",),
+    "optc/runtime/tensors/texts.py": ("tests/serve/scoring/test_routes.py",),
+    "optc/runtime/speculative/drafters/chain_drafter.py": (
+        "tests/runtime/speculative/drafters/test_draft_model.py",
+        "tests/runtime/speculative/test_speculation.py",
+    ),
     "optc/runtime/tensors/text_classifiers.py": (
         "tests/serve/scoring/test_routes.py",
         "tests/compiling/tensors/test_text_heads.py",
@@ -240,7 +245,6 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/cli/artifact_path.py": ("tests/cli/commands/store/test_store.py",),
     "optc/cli/commands/families.py": ("tests/cli/commands/test_lists.py",),
     "optc/cli/commands/judging/diff_tables.py": ("tests/cli/commands/judging/test_diff.py",),
-    "optc/compiling/drafts/build_all.py": ("tests/compiling/drafts/test_eagle.py",),
     "optc/importer/conversion/parameters.py": (
         "tests/importer/gguf/test_parameters.py",
         "tests/importer/conversion/test_checkpoint.py",

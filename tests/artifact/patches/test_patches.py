@@ -265,3 +265,20 @@ def test_equal_files_are_there_once(tmp_path: Path, old: Artifact, new: Artifact
     made = apply_patch(patch, old, tmp_path / "made").path / "engines/target"
     assert (made / "engine.so").samefile(made / "libtvm_runtime.so")
     assert not (made / "engine.so").samefile(old.path / "engines/target/engine.so")
+
+
+def test_a_patch_is_known_by_its_digest(tmp_path: Path, old: Artifact, new: Artifact) -> None:
+    patch = make_patch(old, new, tmp_path / "patch")
+    value = json.loads((patch.path / "patch.json").read_bytes())
+    assert patch.patch.digest == value["digest"] == digest_of(value)
+    other = make_patch(new, old, tmp_path / "other")
+    assert other.patch.digest != patch.patch.digest
+
+
+def test_a_patch_that_was_changed_says_so(tmp_path: Path, old: Artifact, new: Artifact) -> None:
+    """By someone who keeps to its form, but does not make its digest anew."""
+    file = make_patch(old, new, tmp_path / "patch").path / "patch.json"
+    value = json.loads(file.read_bytes()) | {"result": "ab" * 32}
+    file.write_text(json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n")
+    with pytest.raises(ArtifactError, match="the digest does not match the contents"):
+        open_patch(file.parent)
