@@ -122,3 +122,7 @@ def test_where_there_is_one_engine_its_speed_is_not_looked_up(tmp_path: Path) ->
     report = {"machine": FACTS, "gates": gates("target", 2, 2)}
     (artifact.path / "report.json").write_text(json.dumps(report))
     assert artifact.measured_speeds(HERE) == {}
+
+
+def test_a_task_without_gates_of_speed_has_no_speeds() -> None:
+    assert measured_speeds({"gates": gates("a", 8.0, 2.0)}, [A], HERE, ()) == {}

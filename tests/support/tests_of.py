@@ -156,6 +156,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "passes/numerics/two_level.py": ("tests/passes/numerics/test_affine.py",),
     "passes/numerics/gptq/grids.py": ("tests/passes/numerics/gptq/test_rows.py",),
     "passes/numerics/scheme.py": ("tests/passes/numerics/test_affine.py",),
+    "passes/prune/structured/structures.py": ("tests/passes/prune/structured/test_prune_width.py",),
     "passes/quantize/sample.py": (
         "tests/passes/quantize/test_quantize_static.py",
         "tests/passes/quantize/test_quantize_weights.py",
@@ -163,7 +164,10 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "passes/quantize/quantize_static.py": ("tests/passes/quantize/test_sample.py",),
     "passes/canonicalize/dense_form.py": ("tests/passes/canonicalize/test_canonicalize.py",),
     "passes/canonicalize/find_norms.py": ("tests/passes/canonicalize/test_canonicalize.py",),
-    "passes/canonicalize/find_attention.py": ("tests/passes/canonicalize/test_canonicalize.py",),
+    "passes/canonicalize/find_attention.py": (
+        "tests/passes/canonicalize/test_canonicalize.py",
+        "tests/passes/canonicalize/spelled/test_find_spelled.py",
+    ),
     "passes/kv_cache/slot_attention.py": ("tests/passes/kv_cache/test_slots.py",),
     "passes/kv_cache/token_rows.py": (
         "tests/passes/kv_cache/test_slots.py",
@@ -228,7 +232,6 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/speech/transcriber.py": ("tests/serve/tensors/test_transcriptions.py",),
     "optc/runtime/speech/write.py": ("tests/serve/tensors/test_transcriptions.py",),
     "optc/runtime/tensors/classifier.py": ("tests/compiling/tensors/test_classification.py",),
-    "optc/runtime/tensors/texts.py": ("tests/serve/scoring/test_routes.py",),
     "optc/runtime/speculative/drafters/chain_drafter.py": (
         "tests/runtime/speculative/drafters/test_draft_model.py",
         "tests/runtime/speculative/test_speculation.py",

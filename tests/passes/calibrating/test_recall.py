@@ -17,6 +17,7 @@ from optc.passes.quantize.propagate import stages
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.proof.reference.calibration import CalibrationStore, calibration_of
+from optc.proof.reference.calibration_cache import cache_at
 from tests.support.dense_models import dense_model
 
 INT4 = QuantizeWeights(bits=4, group_size=32, symmetric=False, method="gptq")
@@ -107,3 +108,10 @@ def test_the_key_depends_on_weights_graph_tokens_and_specs() -> None:
         key(model, spec="b"),
     }
     assert len(keys) == 6
+
+
+def test_only_the_whole_is_kept_once_it_is_there(one: ReadsText, tmp_path: Path) -> None:
+    """Its parts would be there beside it for ever."""
+    run(one)
+    cache = cache_at(str(tmp_path / "cache"))
+    assert len(list(cache.keys(""))) == 1

@@ -8,6 +8,7 @@ import pytest
 
 from optc.errors import InputError, UnsupportedError
 from optc.ir.forms.ragged import RaggedStep
+from optc.passes.kv_cache.cross_pools import Cross, take_cross
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.kv_cache.slots import KVSlots
 from optc.runtime.executable.executable import KVGroup, LayerKV
@@ -129,3 +130,8 @@ def test_slots_have_no_room() -> None:
         (InputError, UnsupportedError), match="no place for the states of an encoder"
     ):
         checked_run(KVSlots(), model)
+
+
+def test_a_decoder_that_attends_to_no_encoder_has_no_states() -> None:
+    model = model_of("g (float[S,8] x) => (float[S,10] y)", "y = MatMul (x, head)", WEIGHTS)
+    assert take_cross(model.graph, 1, "float32") == Cross((), (), 0)

@@ -68,3 +68,11 @@ def test_values_are_rounded_to_the_grid_and_cut_at_its_ends(scheme: Scheme) -> N
     np.testing.assert_array_equal(got, exact)
     error = np.square(np.array(exact) * scale.astype(np.float64) - x).sum(axis=0)
     np.testing.assert_allclose(squared_error(x, scale, zero, scheme, scratch), error, rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 7, 15, 16, 18, 20, 31, 35])
+def test_every_square_is_summed_once(size: int) -> None:
+    """Behind the last sixteen and in it."""
+    x = f32(size, 5)
+    exact = np.square(x, dtype=np.float64).sum(axis=0)
+    np.testing.assert_allclose(sum_of_squares(x.copy()), exact, rtol=1e-6)

@@ -8,12 +8,14 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import find_linears
+from optc.ir.pipeline.base import PassReport
 from optc.ir.sources import Source, sources_metadata
 from optc.passes.numerics.affine import quantize_rows
 from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.layer_schemes import (
     PER_CHANNEL,
     LayerSchemes,
+    fitting,
     format_text,
     read_format,
     stored_bits,
@@ -173,3 +175,15 @@ def test_only_names_that_are_given_have_a_scheme() -> None:
 )
 def test_stored_bits_count_scales_and_zero_points(scheme: Scheme, bits: int) -> None:
     assert stored_bits(scheme, 2, 64) == bits
+
+
+def test_weights_of_a_smaller_group_have_the_bits_that_were_asked_for() -> None:
+    """Those of int8 in the place of int4 have not: a warning counts them."""
+    linears = {one.name: one for one in find_linears(model())}
+    wide, odd = linears["wb"], linears["wa"]
+    report = PassReport()
+    assert fitting(Scheme(4, 32, symmetric=False), wide, report).group_size == 32
+    assert (report.missed, report.skipped) == (0, [])
+    assert fitting(Scheme(4, 64, symmetric=False), wide, report).group_size == 32
+    assert (report.missed, len(report.skipped)) == (0, 1)
+    assert odd.weight.rows_shape[1] == 64

@@ -16,11 +16,13 @@ def test_every_shape_is_drawn_where_it_is_said_to_be() -> None:
     canvas = Canvas("a", "A", "Shapes.", 50, width=200)
     canvas.rect(1, 2, 3, 4.25, "bar", "a hint")
     canvas.dot(5, 6, 7, "point", "another")
+    canvas.line(1, 2, 30, 4, "grid")
     canvas.path([(1, 2), (3, 4)], "line")
     canvas.label(0, 9, "label")
     root = read_drawing(canvas.svg())
     assert root.attrib["viewBox"] == "0 0 200 50"
     assert shapes(root, "rect", "bar") == [{"x": 1, "y": 2, "width": 3, "height": 4.2}]
+    assert shapes(root, "line", "grid") == [{"x1": 1, "y1": 2, "x2": 30, "y2": 4}]
     assert shapes(root, "circle", "point") == [{"cx": 5, "cy": 6, "r": 7}]
     assert [one.attrib["d"] for one in root.iter(f"{SVG}path")] == ["M1 2L3 4"]
     assert [one.text for one in root.iter(f"{SVG}title")] == ["A", "a hint", "another"]

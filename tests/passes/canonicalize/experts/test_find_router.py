@@ -110,6 +110,7 @@ def test_spellings(case: str) -> None:
     report = FindRouter().run(one)
     (node,) = (n for n in one.graph if n.op_type == "TopKRouter")
     assert attributes_of(node) == {**PLAIN, **attributes}
+    assert [str(value.shape) for value in node.outputs] == [f"[T,{K}]"] * 2
     assert [v and v.name for v in node.inputs] == [
         "logits",
         *(["bias"] if "bias" in router else []),
