@@ -177,6 +177,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/text/tokenizer.py": ("tests/runtime/text/test_control_tokens.py",),
     "optc/runtime/threads/awaiting.py": ("tests/runtime/test_handle.py",),
     "optc/runtime/submitting/submission.py": ("tests/runtime/submitting/test_input_processor.py",),
+    "optc/artifact/pages/artifact_page.py": ("tests/artifact/pages/test_key_figures.py",),
     "optc/artifact/pages/sections/contexts.py": ("tests/artifact/pages/test_artifact_page.py",),
     "optc/artifact/pages/sections/divergence.py": ("tests/artifact/pages/test_artifact_page.py",),
     "optc/artifact/pages/sections/gates.py": ("tests/artifact/pages/test_artifact_page.py",),
