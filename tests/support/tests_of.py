@@ -224,6 +224,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/cli/commands/patches/test_patches.py",
         "tests/cli/commands/test_verify_gates.py",
     ),
+    "optc/compiling/judging/verify_gates.py": ("tests/cli/commands/test_verify_gates.py",),
     "optc/compiling/tensors/verify.py": ("tests/cli/test_tensors.py",),
     "optc/proof/gates/bisect/restore.py": ("tests/proof/gates/bisect/test_bisect.py",),
     "optc/proof/gates/bisect/step_feeds.py": ("tests/proof/gates/bisect/test_bisect.py",),
