@@ -245,7 +245,12 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/text/named_templates.py": ("tests/runtime/text/test_chat_features.py",),
     "passes/kv_cache/layer_pools.py": ("tests/passes/kv_cache/test_slots.py",),
     "passes/quantize/quantized_layers.py": ("tests/passes/quantize/test_quantize_weights.py",),
+    "passes/quantize/propagate/stages.py": (
+        "tests/passes/quantize/propagate/test_propagate_errors.py",
+    ),
     "passes/quantize/rotate/blocks.py": ("tests/passes/quantize/rotate/test_rotate.py",),
+    "passes/quantize/rotate/readers.py": ("tests/passes/quantize/rotate/test_rotate.py",),
+    "passes/quantize/rotate/rotated_rows.py": ("tests/passes/quantize/rotate/test_rotate.py",),
     "optc/system/cache_folder.py": ("tests/runtime/speculative/planning/test_costs_cache.py",),
     "optc/cli/artifact_path.py": ("tests/cli/commands/store/test_store.py",),
     "optc/cli/commands/families.py": ("tests/cli/commands/test_lists.py",),
@@ -299,10 +304,7 @@ FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/encoded/test_step_decoder.py",
         "tests/serve/tensors/test_transcriptions.py",
     ),
-    "passes/canonicalize/encoders": (
-        "tests/passes/canonicalize/encoders/test_front.py",
-        "tests/passes/canonicalize/encoders/test_pack_rows.py",
-    ),
+    "passes/canonicalize/encoders": ("tests/passes/canonicalize/encoders/test_front.py",),
     "passes/general": (
         "tests/passes/general/test_quantize_convolutions.py",
         "tests/passes/general/test_quantize_blocks.py",
