@@ -45,3 +45,14 @@ def test_a_turn_of_a_loop_is_paid_for_wherever_it_stands() -> None:
     )
     assert often - once > 50 * 50 * 8
     assert spent("{{ '' ~ '' }}") < 200
+
+
+def test_keys_are_written_in_their_order_unless_they_are_to_be_sorted() -> None:
+    written = "{{ {'b': 1, 'a': [2]} | tojson(%s) }}"
+    for arguments, text in (
+        ("", '{"b": 1, "a": [2]}'),
+        ("sort_keys=true", '{"a": [2], "b": 1}'),
+        ("separators=(',', ':')", '{"b":1,"a":[2]}'),
+    ):
+        with budget():
+            assert BoundedEnvironment().from_string(written % arguments).render() == text
