@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from optc.errors import UnavailableError
-from tests.artifact.other_task import write_labels
+from tests.artifact.tasks.other_task import write_labels
 from tests.cli.conftest import Optc
 
 UNKNOWN = "this optc knows no task 'image-classification'"

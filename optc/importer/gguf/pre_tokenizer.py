@@ -1,4 +1,4 @@
-"""How a GGUF file's tokenizer cuts texts before it merges bytes: ``tokenizer.ggml.pre`` names it.
+"""The cuts that a GGUF file names in ``tokenizer.ggml.pre``: of texts, before bytes are merged.
 
 transformers chooses by the architecture, and takes GPT-2's expression for most. A model of the
 architecture ``llama`` whose tokenizer is another one (SmolLM2 takes each digit alone, Llama 3 three
@@ -53,7 +53,7 @@ def _cased(numbers: str, suffix: str) -> str:
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """How texts are cut.
+    """The way in which texts are cut.
 
     Attributes:
         cuts: Regular expressions, one after the other: what matches is a piece of its own. Bytes

@@ -11,7 +11,7 @@ import optc
 from optc import registry
 from optc.artifact.artifact import Artifact
 from optc.errors import UnavailableError
-from tests.artifact.other_task import IMAGES, LABELS, write_labels
+from tests.artifact.tasks.other_task import IMAGES, LABELS, write_labels
 
 FACE = "cannot show its task 'image-classification' as 'labels'; it shows "
 
