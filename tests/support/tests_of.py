@@ -212,7 +212,10 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/artifact/pages/sections/decisions.py": ("tests/artifact/pages/test_artifact_page.py",),
     "optc/artifact/pages/sections/ladder.py": ("tests/artifact/pages/test_artifact_page.py",),
     "optc/artifact/report_data.py": ("tests/artifact/pages/test_artifact_page.py",),
-    "optc/artifact/same_engine.py": ("tests/artifact/patches/test_patches.py",),
+    "optc/artifact/same_engine.py": (
+        "tests/artifact/patches/test_same_engine.py",
+        "tests/artifact/patches/test_patches.py",
+    ),
     "optc/artifact/store/oci/registry.py": (
         "tests/artifact/store/oci/test_transfer.py",
         "tests/cli/commands/store/test_store.py",
