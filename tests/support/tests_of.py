@@ -304,7 +304,7 @@ FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "optc/artifact/tasks": ("tests/artifact/tasks/test_measures.py",),
     "optc/runtime/encoded": (
-        "tests/runtime/encoded/test_step_decoder.py",
+        "tests/runtime/encoded/test_attending.py",
         "tests/serve/tensors/test_transcriptions.py",
     ),
     "passes/canonicalize/encoders": ("tests/passes/canonicalize/encoders/test_front.py",),
