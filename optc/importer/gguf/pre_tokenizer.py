@@ -77,14 +77,15 @@ def _step(cut: str) -> dict[str, Any]:
     return {"type": "Split", "pattern": {"Regex": cut}, "behavior": "Isolated", "invert": False}
 
 
+#: The first name of each is what files are written with.
 _BY_CUTS: Mapping[tuple[str, ...], str] = {
     (
         _GPT2,
     ): "gpt-2 phi-2 mpt olmo jais trillion granite-docling exaone4 modern-bert mellum a.x-4.0 "
     "gigachat jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code roberta-bpe",
     (_DIGIT, _GPT2): "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
-    (_words(_THREE),): "llama3! llama-v3! llama-bpe! falcon3! falcon-h1! pixtral! midm-2.0! lfm2! "
-    "jina-v5-nano! glm4! glm5! chatglm-bpe dbrx smaug-bpe",
+    (_words(_THREE),): "llama-bpe! llama3! llama-v3! falcon3! falcon-h1! pixtral! midm-2.0! lfm2! "
+    "jina-v5-nano! glm4! glm5! dbrx chatglm-bpe smaug-bpe",
     (_words(_DIGIT),): "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open "
     "grok-2",
     (_words(_DIGIT, r"[\p{L}\p{M}]"),): "qwen35",
@@ -100,7 +101,7 @@ _BY_CUTS: Mapping[tuple[str, ...], str] = {
     (_PERIODS, _DIGIT): "viking",
 }
 #: By name; a mark of exclamation above is for whole words.
-_KNOWN: Mapping[str, PreTokenizer] = {
+KNOWN: Mapping[str, PreTokenizer] = {
     name.rstrip("!"): PreTokenizer(cuts, name.endswith("!"))
     for cuts, names in _BY_CUTS.items()
     for name in names.split()
@@ -125,7 +126,7 @@ def apply_pre_tokenizer(tokenizer: dict[str, Any], metadata: Mapping[str, Any], 
         _apply_space_prefix(tokenizer, bool(metadata.get(f"{PREFIX}add_space_prefix", True)))
     if kind != _BYTE_PAIRS or name in _LEFT:
         return
-    found = _KNOWN.get(name)
+    found = KNOWN.get(name)
     if found is None:
         raise UnsupportedError(
             f"its tokenizer cuts texts by {name[:60]!r}, which optc does not know",
@@ -134,6 +135,29 @@ def apply_pre_tokenizer(tokenizer: dict[str, Any], metadata: Mapping[str, Any], 
         )
     tokenizer["pre_tokenizer"] = found.to_json()
     tokenizer["model"]["ignore_merges"] = found.whole_words
+
+
+def name_of(tokenizer: Mapping[str, Any]) -> str | None:
+    """The name for the cuts of a byte-level tokenizer.json; None where there is none."""
+    before = tokenizer.get("pre_tokenizer") or {}
+    steps = before.get("pretokenizers", [before])
+    cuts = tuple(cut for one in steps for cut in _cuts_of(one))
+    cuts = cuts[:-1] if cuts[-1:] == (_LETTERS,) else cuts
+    names = _BY_CUTS.get(cuts, "").split()
+    whole_words = bool((tokenizer.get("model") or {}).get("ignore_merges"))
+    return next((one.rstrip("!") for one in names if one.endswith("!") is whole_words), None)
+
+
+def _cuts_of(step: Mapping[str, Any]) -> tuple[str, ...]:
+    """The cuts of one of tokenizers' building blocks; one that no name has where it is another."""
+    kind = step.get("type")
+    if kind == "Split" and step.get("behavior") == "Isolated" and not step.get("invert"):
+        return (step.get("pattern", {}).get("Regex", "none"),)
+    if kind == "ByteLevel" and not step.get("add_prefix_space"):
+        return (_GPT2, _LETTERS) if step.get("use_regex", True) else (_LETTERS,)
+    if kind == "Digits" and step.get("individual_digits"):
+        return (_DIGIT,)
+    return ("none",)
 
 
 def _apply_space_prefix(tokenizer: dict[str, Any], prefix: bool) -> None:

@@ -153,7 +153,7 @@ def test_tokenizers(qwen: Made, form: Any, tmp_path: Path) -> None:
         file = other.path / "tokenizer/tokenizer.json"
         file.write_text(file.read_text().replace('"use_regex": true', '"use_regex": false'))
         refused(
-            other, output, "GGUF has no name for this tokenizer .*llama-bpe, qwen2, smollm, gpt-2"
+            other, output, "GGUF has no name for this tokenizer .*gpt-2, smollm, llama-bpe, qwen2 or another"
         )
         return
     export_artifact(artifact, form, output)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from optc.errors import UnsupportedError
-from optc.importer.gguf.pre_tokenizer import apply_pre_tokenizer
+from optc.importer.gguf.pre_tokenizer import KNOWN, apply_pre_tokenizer, name_of
 
 #: As Llama 3's and Qwen2's tokenizer.json have it, but for the way to cut numbers.
 GPT4 = (
@@ -88,6 +88,37 @@ def test_words_of_the_vocabulary_go_before_merges(name: str, whole: bool) -> Non
 def test_kinds_differ_in_numbers_and_case(name: str, text: str, pieces: list[str]) -> None:
     found = Tokenizer.from_str(json.dumps(corrected("gpt2", name))).pre_tokenizer
     assert [piece for piece, _ in found.pre_tokenize_str(text)] == pieces
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_a_file_that_is_written_again_has_a_name_of_the_same_cuts(name: str) -> None:
+    made = corrected("gpt2", name)
+    again = name_of(made)
+    assert again is not None
+    assert KNOWN[again] == KNOWN[name]
+
+
+@pytest.mark.parametrize(
+    ("steps", "whole_words", "name"),
+    [
+        (ORACLES["gpt-2"], False, "gpt-2"),
+        (ORACLES["smollm"], False, "smollm"),
+        (ORACLES["llama-bpe"], True, "llama-bpe"),
+        (ORACLES["llama-bpe"], False, "dbrx"),
+        (ORACLES["qwen2"], False, "qwen2"),
+        (ORACLES["qwen2"], True, None),
+        ([pre_tokenizers.Digits(individual_digits=False), letters(regex=True)], False, None),
+        ([pre_tokenizers.ByteLevel(add_prefix_space=True)], False, None),
+        ([letters()], False, None),
+        ([pre_tokenizers.Whitespace()], False, None),
+    ],
+)
+def test_tokenizers_of_others_are_named(
+    steps: list[Any], whole_words: bool, name: str | None
+) -> None:
+    tokenizer = Tokenizer(models.BPE({"a": 0}, [], ignore_merges=whole_words))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    assert name_of(json.loads(tokenizer.to_str())) == name
 
 
 def test_an_unknown_kind_is_refused_by_name() -> None:

@@ -8,20 +8,10 @@ from typing import TYPE_CHECKING, Any
 from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import TokenizerEntry
 from optc.errors import InputError, UnsupportedError
+from optc.importer.gguf.pre_tokenizer import name_of
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter
-
-_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
-_WORDS, _REST = r"[^\r\n\p{L}\p{N}]?\p{L}+|", r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-#: How texts are split before they are encoded, by the name that GGUF has for it.
-SPLITS = {
-    _CONTRACTIONS + _WORDS + r"\p{N}{1,3}" + _REST: "llama-bpe",
-    _CONTRACTIONS + _WORDS + r"\p{N}" + _REST: "qwen2",
-}
-_OWN_SPLIT = "gpt-2"
-#: As that one, behind each digit alone.
-_DIGITS = "smollm"
 
 
 def check_tokenizer(artifact: Artifact) -> None:
@@ -78,7 +68,7 @@ def _readable(artifact: Artifact) -> tuple[TokenizerEntry, dict[str, Any], str]:
     if model.get("type") != "BPE" or model.get("byte_fallback") or split is None:
         raise UnsupportedError(
             f"GGUF has no name for this tokenizer ({model.get('type')}): optc writes byte-level "
-            f"BPE that splits texts as {', '.join([*SPLITS.values(), _DIGITS, _OWN_SPLIT])} do",
+            "BPE that cuts texts as that of gpt-2, smollm, llama-bpe, qwen2 or another known one",
             where=str(file),
             hint="--tokenizer-from FILE takes that of a GGUF file of the same model; or use "
             "--format compressed-tensors",
@@ -116,15 +106,4 @@ def _split(read: dict[str, Any]) -> str | None:
     """The name of how texts are split; None if it is another way, or not by bytes."""
     if read.get("normalizer") not in (None, {"type": "NFC"}):
         return None
-    before = read.get("pre_tokenizer") or {}
-    steps = before.get("pretokenizers", [before])
-    if not steps or steps[-1].get("type") != "ByteLevel" or steps[-1].get("add_prefix_space"):
-        return None
-    if len(steps) == 1:
-        return _OWN_SPLIT if steps[0].get("use_regex", True) else None
-    if len(steps) > 2:
-        return None
-    if steps[-1].get("use_regex", True):
-        digits = steps[0].get("type") == "Digits" and steps[0].get("individual_digits")
-        return _DIGITS if digits else None
-    return SPLITS.get(steps[0].get("pattern", {}).get("Regex", ""))
+    return name_of(read)
