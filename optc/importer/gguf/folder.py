@@ -136,7 +136,7 @@ def write_tokenizer(folder: Path, file: Path, vocabulary: Mapping[str, Any]) -> 
             folder, gguf_file=file.name, local_files_only=True
         )
         tokenizer.save_pretrained(folder)
-    made = folder / "tokenizer.json"
-    content = json.loads(made.read_text("utf-8"))
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
     apply_pre_tokenizer(content, vocabulary, str(file))
-    made.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(content, ensure_ascii=False) + "\n"
+    (folder / "tokenizer.json").write_text(text, encoding="utf-8")
