@@ -152,9 +152,7 @@ def test_tokenizers(qwen: Made, form: Any, tmp_path: Path) -> None:
         other = write_giving(tmp_path / "other", config)
         file = other.path / "tokenizer/tokenizer.json"
         file.write_text(file.read_text().replace('"use_regex": true', '"use_regex": false'))
-        refused(
-            other, output, "GGUF has no name for this tokenizer .*gpt-2, smollm, llama-bpe, qwen2 or another"
-        )
+        refused(other, output, "GGUF has no name for this tokenizer .*gpt-2, smollm, llama-bpe")
         return
     export_artifact(artifact, form, output)
     assert sorted(one.name for one in output.iterdir()) == ["config.json", "model.safetensors"]
