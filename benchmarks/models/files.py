@@ -21,6 +21,8 @@ WHEELS = (
 #: What is measured of each; the first one is what a compile of a file takes by itself.
 RECIPES = ("tensors-fp32", "vision-int8")
 _TIMEOUT_S = 900
+#: The exit code of a gate.
+_GATE_FAILED = 4
 
 
 def measure_files(workdir: Path, only: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -68,6 +70,8 @@ def compiled(path: Path, recipe: str) -> dict[str, Any]:
         said = {}
     gates = {one["name"]: one["value"] for one in said.get("gates", ())}
     found |= {name: gates[name] for name in ("output_error", "sqnr_db") if name in gates}
-    if done.returncode:
+    if done.returncode == _GATE_FAILED:
+        found["error"] = "a gate failed"
+    elif done.returncode:
         found["error"] = (done.stderr.strip().splitlines() or ["no word"])[-1][:300]
     return found
