@@ -67,7 +67,7 @@ BUDGET = {
     "optc/importer/conversion": 950,
     "optc/importer/families": 150,
     "optc/importer/folders": 100,
-    "optc/importer/gguf": 1_400,
+    "optc/importer/gguf": 1_450,
     "optc/importer/pickled": 200,
     "optc/importer/quantized": 1_250,
     "optc/importer/tensors": 2_600,

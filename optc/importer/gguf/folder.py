@@ -35,7 +35,7 @@ _COUNT = 4
 #: of the vocabulary (measured: 49,152 and 262,144 tokens).
 _PACKAGES_BYTES, _BYTES_OF_A_TOKEN = 270 << 20, 3000
 #: Raised if what the folder holds for one file changes.
-_LAYOUT = 3
+_LAYOUT = 4
 
 
 def is_gguf(path: Path) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from optc.errors import UnsupportedError
-from optc.importer.gguf.vocabulary import PREFIX
+from optc.importer.gguf.vocabulary import PREFIX, TOKENS
 
 _BYTE_PAIRS, _SENTENCE_PIECE = "gpt2", "llama"
 #: In a row of cuts: bytes become letters.
@@ -38,9 +38,9 @@ _WIDE_MARKS = "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+
 _PERIODS = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 
 
-def _words(numbers: str, letters: str = r"\p{L}") -> str:
-    """GPT-4's expression, with its own way to cut numbers."""
-    other = rf" ?[^\s{letters.strip('[]')}\p{{N}}]+[\r\n]*"
+def _words(numbers: str, letters: str = r"\p{L}", lines: str = r"[\r\n]*") -> str:
+    """GPT-4's expression, with its own way to cut numbers, and ends of lines behind marks."""
+    other = rf" ?[^\s{letters.strip('[]')}\p{{N}}]+{lines}"
     return f"{_SUFFIX}|{_NO_WORD}{letters}+|{numbers}|{other}|{_LINES}"
 
 
@@ -88,6 +88,7 @@ _BY_CUTS: Mapping[tuple[str, ...], str] = {
     "jina-v5-nano! glm4! glm5! dbrx chatglm-bpe smaug-bpe",
     (_words(_DIGIT),): "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open "
     "grok-2",
+    (_words(_DIGIT, lines=""),): "seed-coder",
     (_words(_DIGIT, r"[\p{L}\p{M}]"),): "qwen35",
     (_THREE, _words(r"\p{N}+")): "minicpm5!",
     (_cased(_DIGIT, ""),): "tekken!",
@@ -106,6 +107,12 @@ KNOWN: Mapping[str, PreTokenizer] = {
     for cuts, names in _BY_CUTS.items()
     for name in names.split()
 }
+#: Of these, files that do not say if BOS goes before a text mean that it does; of others that it
+#: does not.
+_ADDS_BOS = (
+    *("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
+    *("jina-v5-nano", "tekken"),
+)
 #: Those that transformers makes as they are, or that say nothing.
 _LEFT = frozenset({"", "default", "gemma4", "sarvam-moe"})
 
@@ -123,6 +130,7 @@ def apply_pre_tokenizer(tokenizer: dict[str, Any], metadata: Mapping[str, Any], 
     """
     kind, name = metadata.get(f"{PREFIX}model"), str(metadata.get(f"{PREFIX}pre") or "")
     if kind == _SENTENCE_PIECE:
+        _apply_ends(tokenizer, metadata, adds_bos=True)
         _apply_space_prefix(tokenizer, bool(metadata.get(f"{PREFIX}add_space_prefix", True)))
     if kind != _BYTE_PAIRS or name in _LEFT:
         return
@@ -135,6 +143,40 @@ def apply_pre_tokenizer(tokenizer: dict[str, Any], metadata: Mapping[str, Any], 
         )
     tokenizer["pre_tokenizer"] = found.to_json()
     tokenizer["model"]["ignore_merges"] = found.whole_words
+    _apply_ends(tokenizer, metadata, adds_bos=name in _ADDS_BOS)
+
+
+def _apply_ends(tokenizer: dict[str, Any], metadata: Mapping[str, Any], adds_bos: bool) -> None:
+    """Put BOS and EOS around texts as the file says, by its own ids; ``adds_bos`` where it says
+    nothing of BOS."""
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    wanted = {"bos": metadata.get(f"{PREFIX}add_bos_token", adds_bos)}
+    wanted["eos"] = metadata.get(f"{PREFIX}add_eos_token", False)
+    ids = {
+        name: metadata.get(f"{PREFIX}{name}_token_id") for name, wants in wanted.items() if wants
+    }
+    known = {
+        name: (metadata[TOKENS][index], index)
+        for name, index in ids.items()
+        if isinstance(index, int) and index >= 0
+    }
+    ends = {
+        name: {"SpecialToken": {"id": token, "type_id": 0}} for name, (token, _) in known.items()
+    }
+    single = [
+        *([ends["bos"]] if "bos" in ends else []),
+        text,
+        *([ends["eos"]] if "eos" in ends else []),
+    ]
+    tokenizer["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {
+            token: {"id": token, "ids": [index], "tokens": [token]}
+            for token, index in known.values()
+        },
+    }
 
 
 def name_of(tokenizer: Mapping[str, Any]) -> str | None:

@@ -49,7 +49,7 @@ ORACLES: dict[str, list[Any]] = {
 
 
 def corrected(model: str, pre: str, **more: Any) -> dict[str, Any]:
-    tokenizer = Tokenizer(models.BPE({"a": 0}, []))
+    tokenizer = Tokenizer(models.BPE({"a": 0, "<b>": 1, "<e>": 2}, []))
     tokenizer.pre_tokenizer = letters(regex=True)
     content: dict[str, Any] = json.loads(tokenizer.to_str())
     metadata = {"model": model, "pre": pre, **more}
@@ -158,3 +158,25 @@ def test_sentence_piece_puts_a_space_before_each_text(
     encoded = made.encode(text)
     assert "".join(encoded.tokens) == "".join(pieces)
     assert made.decode(encoded.ids) == text
+
+
+@pytest.mark.parametrize(
+    ("model", "pre", "more", "ids"),
+    [
+        ("gpt2", "llama-bpe", {}, [1, 0]),
+        ("gpt2", "llama-bpe", {"add_bos_token": False}, [0]),
+        ("gpt2", "qwen2", {}, [0]),
+        ("gpt2", "qwen2", {"add_bos_token": True}, [1, 0]),
+        ("gpt2", "smollm", {"add_eos_token": True}, [0, 2]),
+        ("gpt2", "tekken", {"add_eos_token": True}, [1, 0, 2]),
+        ("gpt2", "llama-bpe", {"bos_token_id": -1}, [0]),
+        ("llama", "default", {}, [1, 0]),
+        ("llama", "default", {"add_bos_token": False}, [0]),
+    ],
+)
+def test_bos_and_eos_go_around_texts_as_the_file_says_or_means(
+    model: str, pre: str, more: dict[str, Any], ids: list[int]
+) -> None:
+    tokens = {"tokens": ["a", "<b>", "<e>"], "bos_token_id": 1, "eos_token_id": 2}
+    made = Tokenizer.from_str(json.dumps(corrected(model, pre, **(tokens | more))))
+    assert made.encode("a").ids == ids
