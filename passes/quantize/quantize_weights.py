@@ -92,7 +92,8 @@ class QuantizeWeights(Pass):
             without zero points; ``requantize`` rounds all weights to the grid asked for, as do
             formats other than ``int``.
         given_activation_bits: Least bits that layers on such a grid of fewer than 8 bits read: a
-            rotation would leave the grid, and 8 bits without one lose more than it does.
+            rotation would leave the grid, and 8 bits without one lose more than it does. The head
+            behind such layers reads as many: by 8 bits it alone would lose more than they do.
     """
 
     name: ClassVar[str] = "quantize-weights"
@@ -242,6 +243,7 @@ class QuantizeWeights(Pass):
         self.layer_schemes.check_names(layers)
         wide = named_weights(layers, self.activation_layers, f"pass {self.name}")
         first = self.float_inputs(model)
+        any_kept = False  # the head comes last
         for node in list(model.graph):
             linear, experts = find_linear(node), find_expert_linear(node)
             if experts is not None:
@@ -260,7 +262,9 @@ class QuantizeWeights(Pass):
                 continue
             scheme = self.scheme_of(linear, report, head=is_head)
             bits = self.activation_bits if linear.initializer in wide else 8
-            if self.keeps_grid(linear, scheme, head=is_head):
+            kept = self.keeps_grid(linear, scheme, head=is_head)
+            any_kept = any_kept or kept
+            if kept or (is_head and any_kept):
                 bits = max(bits, self.given_activation_bits)
             work.quantize_linear(linear, scheme, bits, table=is_head)
         if self.embedding:

@@ -106,6 +106,29 @@ def test_a_grid_of_no_more_bits_is_kept_bit_for_bit() -> None:
     assert found == [(4, 32), (8, 32)]
 
 
+@pytest.mark.parametrize(
+    ("layer", "bits", "read"),
+    [
+        ("kept", 16, [16, 16]),
+        ("kept", 8, [8, 8]),
+        ("eight", 16, [8, 8]),
+        ("float", 16, [8, 8]),
+    ],
+)
+@pytest.mark.parametrize("head", ["eight", "float"])
+def test_a_head_behind_layers_on_their_grid_reads_as_many_bits(
+    layer: str, bits: int, read: list[int], head: str
+) -> None:
+    grids = {"kept": (INT4, "Q4_0"), "eight": (INT8, "Q8_0"), "float": (INT8, "Q8_0")}
+    parts = {name: weight(name, *grids[kind]) for name, kind in (("a", layer), ("head", head))}
+    for name, kind in (("a", layer), ("head", head)):
+        parts[name].given = None if kind == "float" else parts[name].given
+    made = model(**parts)
+    QuantizeWeights(given_activation_bits=bits, embedding=False).run(made)
+    activations = [node for node in made.graph if node.op_type == "QuantizeActivation"]
+    assert [node.attributes.get_int("bits", 8) for node in activations] == read
+
+
 def test_more_bits_and_other_types_are_rounded_again_and_named() -> None:
     unknown = weight("c")
     unknown.given = Given("Q4_K")
