@@ -122,8 +122,16 @@ def import_program(
         call, keywords = pytree.tree_unflatten(
             _with_constants(tensors, example), pytree.tree_flatten(example)[1]
         )
-        with torch.no_grad():
-            found = pytree.tree_leaves(run(*call, **keywords))
+        try:
+            with torch.no_grad():
+                found = pytree.tree_leaves(run(*call, **keywords))
+        except Exception as error:  # operators raise what they like at values out of range
+            raise InputError(
+                f"PyTorch fails at these inputs: {first_line(error)}",
+                where=name,
+                hint="give inputs that it takes; ids of tokens out of range come of a tokenizer "
+                "that does not belong to the model",
+            ) from error
         wanted = [one.name for one in interface.outputs]
         arrays = [one.numpy() for one in found if isinstance(one, torch.Tensor)]
         return dict(zip(wanted, arrays, strict=True))

@@ -70,6 +70,29 @@ def test_a_module_s_graph_reference_and_names() -> None:
             np.testing.assert_allclose(outputs[name], value.numpy(), rtol=1e-5, atol=1e-6)
 
 
+class Looked(torch.nn.Module):
+    """Rows of a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(5, 4)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.table(ids)
+        return found
+
+
+@pytest.mark.parametrize("ids", [[[5, 0]], [[-1, 0]], [[1 << 40, 0]]])
+def test_inputs_at_which_a_module_fails_are_one_clear_error(ids: list[list[int]]) -> None:
+    given = (torch.zeros((1, 2), dtype=torch.int64),)
+    reference = import_module(Looked(), "looked", given, {}, {}).reference
+    assert reference is not None
+    with pytest.raises(InputError, match="PyTorch fails at these inputs: IndexError") as caught:
+        reference({"ids": np.array(ids, np.int64)})
+    assert caught.value.where == "looked"
+    assert "tokenizer" in str(caught.value.hint)
+
+
 class Sum(torch.nn.Module):
     """As many inputs as there are."""
 
