@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from optc.runtime.tensors.text_classifiers import Reranker as Reranker
     from optc.runtime.tensors.text_classifiers import TextClassifier as TextClassifier
     from optc.runtime.tensors.text_classifiers import TokenClassifier as TokenClassifier
-    from optc.runtime.text_to_text.load import load_rewriter as load_rewriter
-    from optc.runtime.text_to_text.rewriter import Rewriter as Rewriter
+    from optc.runtime.text_to_text.generator import TextToTextGenerator as TextToTextGenerator
+    from optc.runtime.text_to_text.load import load_text_to_text as load_text_to_text
     from optc.system.options import CompileOptions as CompileOptions
     from optc.system.sources.dim import Dim as Dim
 
@@ -98,8 +98,8 @@ _HOMES = {
     "Transcriber": "optc.runtime.speech.transcriber",
     "load_transcriber": "optc.runtime.speech.load",
     "Sound": "optc.runtime.audio.wav",
-    "Rewriter": "optc.runtime.text_to_text.rewriter",
-    "load_rewriter": "optc.runtime.text_to_text.load",
+    "TextToTextGenerator": "optc.runtime.text_to_text.generator",
+    "load_text_to_text": "optc.runtime.text_to_text.load",
 }
 
 
@@ -109,7 +109,7 @@ _COMPILING = frozenset({"compile", "plan", "plan_ladder"})
 _ON_LINUX = _COMPILING | {"load", "load_tensors", "Engine", "TensorEngine", "Embedder"}
 _ON_LINUX |= {"load_transcriber", "Transcriber", "Classifier", "Reranker", "TextClassifier"}
 _ON_LINUX |= {"load_image_generator", "ImageGenerator", "TokenClassifier"}
-_ON_LINUX |= {"load_rewriter", "Rewriter"}
+_ON_LINUX |= {"load_text_to_text", "TextToTextGenerator"}
 
 
 def __getattr__(name: str) -> object:

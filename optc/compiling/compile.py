@@ -23,7 +23,7 @@ from optc.system.sources.dim import Dim
 from optc.system.sources.encoder_folder import may_be_encoder
 from optc.system.sources.speech_folder import may_transcribe
 from optc.system.sources.tensor_source import is_tensor_source
-from optc.system.sources.text_to_text_folder import may_rewrite
+from optc.system.sources.text_to_text_folder import may_be_text_to_text
 
 if TYPE_CHECKING:
     from optc.compiling.parts.parts import PartsSource
@@ -76,13 +76,13 @@ def _transcribes(model: Any) -> bool:
     return not is_tensor_source(model) and may_transcribe(Path(model))
 
 
-def _rewrites(model: Any) -> bool:
+def _is_text_to_text(model: Any) -> bool:
     """True for the folder of an encoder-decoder of text."""
-    if is_tensor_source(model) or not may_rewrite(Path(model)):
+    if is_tensor_source(model) or not may_be_text_to_text(Path(model)):
         return False
-    from optc.importer.tensors.text_to_text import is_rewriter
+    from optc.importer.tensors.text_to_text import is_text_to_text
 
-    return is_rewriter(Path(model))
+    return is_text_to_text(Path(model))
 
 
 def source_kind(model: Any) -> str:
@@ -91,7 +91,7 @@ def source_kind(model: Any) -> str:
         return TRANSCRIPTION_NAME
     if not is_tensor_source(model) and may_diffuse(Path(model)):
         return IMAGE_GENERATION_NAME
-    if _rewrites(model):
+    if _is_text_to_text(model):
         return TEXT_TO_TEXT_NAME
     if is_tensor_source(model) or _encodes(model):
         return TENSORS_NAME

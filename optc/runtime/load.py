@@ -41,7 +41,7 @@ def load(
     cross-encoder an `optc.Reranker`: for type checkers, `optc.load_tensors` gives the same. A model
     of speech becomes an `optc.Transcriber`, as `optc.load_transcriber` gives it, and one that makes
     images an `optc.ImageGenerator`, as `optc.load_image_generator` gives it. One that turns texts
-    into texts becomes an `optc.Rewriter`, as `optc.load_rewriter` gives it.
+    into texts becomes an `optc.TextToTextGenerator`, as `optc.load_text_to_text` gives it.
 
     Args:
         path: The artifact's folder.
@@ -65,9 +65,9 @@ def load(
 
         return cast("Engine", load_image_generator(path, settings, **changes))
     if face == TEXT_TO_TEXT_NAME:
-        from optc.runtime.text_to_text.load import load_rewriter
+        from optc.runtime.text_to_text.load import load_text_to_text
 
-        return cast("Engine", load_rewriter(path, settings, **changes))
+        return cast("Engine", load_text_to_text(path, settings, **changes))
     if face in _OF_TENSORS:
         from optc.runtime.tensors.load import load_tensors
 

@@ -7,7 +7,7 @@ from optc.artifact.tasks.task import ENCODER, SPEED, TARGET, Measure, Task
 #: Name of the task, and of its face.
 TEXT_TO_TEXT_NAME = "text-to-text"
 #: Source of measures: texts that the model writes.
-REWRITTEN = "rewritten texts"
+GENERATED = "generated texts"
 
 TEXT_TO_TEXT = Task(
     name=TEXT_TO_TEXT_NAME,
@@ -18,19 +18,19 @@ TEXT_TO_TEXT = Task(
         Measure(
             "token_agreement",
             "tokens of the reference's texts that are the engine's likeliest, given those before",
-            REWRITTEN,
+            GENERATED,
             upper=False,
             ideal=1,
         ),
         Measure(
-            "rewriting_agreement",
+            "text_agreement",
             "texts whose greedy tokens are the reference's",
-            REWRITTEN,
+            GENERATED,
             upper=False,
             ideal=1,
         ),
         Measure(
-            "rewriting_speedup",
+            "generation_speedup",
             "texts in one batch, times the speed of the float32 graphs in ONNX Runtime",
             SPEED,
             upper=False,

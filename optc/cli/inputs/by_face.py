@@ -74,14 +74,14 @@ def run_by_face(
     _refuse_others(_ALL_TAKE | _TAKEN[face] | set(_OWN[face]), _WORDS[face])
     texts = [str(prompt) for _, prompt in prompts.read()]
     if face == TEXT_TO_TEXT_NAME:
-        from optc.cli.inputs.text_to_text_run import run_rewriter
+        from optc.cli.inputs.text_to_text_run import run_text_to_text
 
         left = dict(options)
         served = {"engine": left["engine"], **stated(left, _SERVING)}
         if not left["choice"]:
             left["choice"] = None
         how = {**own, **stated(left, _WRITING), "max_tokens": left["max_tokens"]}
-        run_rewriter(artifact, texts, served, as_json, **how)
+        run_text_to_text(artifact, texts, served, as_json, **how)
         return True
     if output is None:
         raise click.UsageError("Missing option '--output': an image goes there, as picture.png")

@@ -160,7 +160,7 @@ def _transcribed(loaded: Any, inputs: Sequence[Path]) -> Calls:
     return Calls("sounds", run)
 
 
-def _rewritten(loaded: Any, inputs: Sequence[Path]) -> Calls:
+def _generated(loaded: Any, inputs: Sequence[Path]) -> Calls:
     texts = read_texts(inputs)
 
     def run(count: int) -> Mapping[str, float]:
@@ -188,6 +188,6 @@ _FACES: Mapping[str, Callable[[Any, Sequence[Path]], Calls]] = {
     CLASSIFICATION_NAME: _classified,
     RERANKING_NAME: _reranked,
     TRANSCRIPTION_NAME: _transcribed,
-    TEXT_TO_TEXT_NAME: _rewritten,
+    TEXT_TO_TEXT_NAME: _generated,
     IMAGE_GENERATION_NAME: _drawn,
 }

@@ -67,7 +67,7 @@ def _compared(task: Task, path: Path, a: Any, b: Any, inputs: Sequence[Path]) ->
     if task.face == TRANSCRIPTION_NAME:
         return _transcripts(a, b, inputs)
     if task.face == TEXT_TO_TEXT_NAME:
-        return _rewritten(a, b, inputs)
+        return _generated(a, b, inputs)
     if task.face == IMAGE_GENERATION_NAME:
         return _pictures(a, b, inputs)
     return _tensors(task, path, a, b, inputs)
@@ -130,13 +130,13 @@ def _transcripts(a: Any, b: Any, inputs: Sequence[Path]) -> Values:
     return {gate.name: gate.value for gate in gates if gate.value is not None}
 
 
-def _rewritten(a: Any, b: Any, inputs: Sequence[Path]) -> Values:
-    from optc.proof.gates.text_to_text.measure import measure_rewriter
+def _generated(a: Any, b: Any, inputs: Sequence[Path]) -> Values:
+    from optc.proof.gates.text_to_text.measure import measure_text_to_text
 
     texts = read_texts(inputs)
     texts = texts if inputs else texts[:_TEXTS]
     most = min(TOKENS, a.conventions.most_tokens)
-    gates = measure_rewriter(b, a, a, texts, {}, "", {"max_tokens": most, "truncate": True})
+    gates = measure_text_to_text(b, a, a, texts, {}, "", {"max_tokens": most, "truncate": True})
     return {gate.name: gate.value for gate in gates if gate.value is not None}
 
 

@@ -11,16 +11,16 @@ import click
 from msgspec import to_builtins
 
 from optc.cli.output import print_json
-from optc.runtime.text_to_text.load import load_rewriter
-from optc.runtime.text_to_text.rewriting import RewritingChanges
+from optc.runtime.text_to_text.load import load_text_to_text
+from optc.runtime.text_to_text.params import TextToTextOptions
 
 
-def run_rewriter(
+def run_text_to_text(
     artifact: Path,
     texts: list[str],
     served: Mapping[str, Any],
     as_json: bool,
-    **how: Unpack[RewritingChanges],
+    **how: Unpack[TextToTextOptions],
 ) -> None:
     """Write a text for each text.
 
@@ -29,12 +29,12 @@ def run_rewriter(
         texts: To read.
         served: Fields of `optc.ServeSettings`.
         as_json: Print one JSON object.
-        **how: Fields of `optc.runtime.text_to_text.rewriting.Rewriting`.
+        **how: Fields of `optc.runtime.text_to_text.params.TextToTextParams`.
 
     Raises:
         RequestError: A text is longer than the model reads, or a value of ``how`` is not usable.
     """
-    with load_rewriter(artifact, **served) as loaded:
+    with load_text_to_text(artifact, **served) as loaded:
         started = time.perf_counter()
         found = loaded.generate(texts, **how)
         seconds = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""Options of a compile of named tensors: a recipe, with its parts for halves, and its engines."""
+"""Options of a compile into tensors: a recipe, with its part for each model, and its engines."""
 
 from __future__ import annotations
 

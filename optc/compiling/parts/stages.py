@@ -56,7 +56,7 @@ class Originals:
 
 
 class LowerOwnParts(Stage):
-    """Passes of the recipe's parts for halves."""
+    """Passes of the recipe for each model of an artifact."""
 
     name: ClassVar[str] = "passes"
 

@@ -122,7 +122,7 @@ class Recipe:
         return replace(self, pipeline=pipeline, for_engines={})
 
     def own_parts(self, backends: object) -> Mapping[str, PartRecipe]:
-        """`parts` that count: none where ``backends`` are asked for, which are for both halves."""
+        """`parts` that count: none where ``backends`` are asked for, which are for both models."""
         return {} if backends else self.parts
 
     def to_json(self) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def _learns(asked: CompileOptions) -> bool:
 
 
 def _parts(imported: ImportedSpeech, sounds: Sounds) -> Parts:
-    """Both halves; the tokenizer and the conventions are files of the artifact."""
+    """Encoder and decoder; the tokenizer and the conventions are files of the artifact."""
 
     def write(writer: ArtifactWriter) -> TokenizerEntry | None:
         write_conventions(writer, CONVENTIONS_FILE, imported.conventions)
@@ -70,9 +70,9 @@ def _parts(imported: ImportedSpeech, sounds: Sounds) -> Parts:
         task=TRANSCRIPTION,
         name=imported.name,
         digest=imported.digest,
-        graphs=imported.halves.by_role,
+        graphs=imported.models.by_role,
         judge=lambda recipe: SpeechJudge(imported, sounds.judged),
         write=write,
-        step=StepPart(imported.halves.export_step, imported.conventions.most_tokens),
+        step=StepPart(imported.models.export_step, imported.conventions.most_tokens),
         calibrate=cache(partial(give_speech_samples, imported, learned)) if learned else None,
     )

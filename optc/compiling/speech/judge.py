@@ -63,7 +63,7 @@ class SpeechJudge:
 
 def source_transcriber(imported: ImportedSpeech) -> Transcriber:
     """The source itself in the loop that engines run in."""
-    return _transcriber(imported, source_of(imported.halves.by_role))
+    return _transcriber(imported, source_of(imported.models.by_role))
 
 
 def _transcriber(imported: ImportedSpeech, engines: Engines) -> Transcriber:

@@ -36,6 +36,6 @@ def give_speech_samples(imported: ImportedSpeech, sounds: Sequence[Sound]) -> tu
             where="calibration",
             hint="--calibration FOLDER gives others, each within a window",
         )
-    give_samples(imported.halves.encoder.model, encoder)
-    give_samples(imported.halves.decoder.model, decoder)
+    give_samples(imported.models.encoder.model, encoder)
+    give_samples(imported.models.decoder.model, decoder)
     return ()

@@ -54,7 +54,7 @@ class PlannedRecipe:
     Attributes:
         recipe: Its name.
         engines: ``BACKEND for TARGET``, each with the reason why it cannot be built here; empty if
-            it can; those of halves with a part of the recipe as ``BACKEND, KEY``.
+            it can; those of an encoder and a decoder as ``BACKEND, KEY``, by keys of the recipe.
         rewrites: By pass, what it would rewrite and how often; without steps of a decoder, which a
             compile exports.
         gates: Bounds by gate; None is measured and not judged.
@@ -153,12 +153,12 @@ def _imported(
         from optc.importer.tensors.speech import import_speech
 
         speech = import_speech(folder)
-        return speech.name, TRANSCRIPTION, speech.halves.by_role, ()
+        return speech.name, TRANSCRIPTION, speech.models.by_role, ()
     if kind == TEXT_TO_TEXT_NAME:
-        from optc.importer.tensors.text_to_text import import_rewriter
+        from optc.importer.tensors.text_to_text import import_text_to_text
 
-        rewriter = import_rewriter(folder)
-        return rewriter.name, TEXT_TO_TEXT, rewriter.halves.by_role, rewriter.warnings
+        generator = import_text_to_text(folder)
+        return generator.name, TEXT_TO_TEXT, generator.models.by_role, generator.warnings
     if kind == IMAGE_GENERATION_NAME:
         from optc.importer.tensors.diffusion import import_diffusion
 

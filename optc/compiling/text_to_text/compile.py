@@ -17,9 +17,9 @@ from optc.compiling.parts.parts import (
     write_tokenizer,
 )
 from optc.compiling.parts.step import StepPart
-from optc.compiling.text_to_text.judge import RewriterJudge
+from optc.compiling.text_to_text.judge import TextToTextJudge
 from optc.compiling.text_to_text.texts import read_texts
-from optc.importer.tensors.text_to_text import ImportedRewriter, import_rewriter
+from optc.importer.tensors.text_to_text import ImportedTextToText, import_text_to_text
 from optc.runtime.text_to_text.conventions import CONVENTIONS_FILE
 from optc.system.options import CompileOptions
 
@@ -47,14 +47,14 @@ def text_to_text_source(
     return PartsSource(
         kind=TEXT_TO_TEXT.name,
         name=folder.resolve().name,
-        load=lambda: _parts(import_rewriter(folder), texts),
+        load=lambda: _parts(import_text_to_text(folder), texts),
         hint="such as text2text-fp32 or text2text-int8",
         task=TEXT_TO_TEXT,
     )
 
 
-def _parts(imported: ImportedRewriter, texts: Sequence[str]) -> Parts:
-    """Both halves; the tokenizer and the conventions are files of the artifact."""
+def _parts(imported: ImportedTextToText, texts: Sequence[str]) -> Parts:
+    """Encoder and decoder; the tokenizer and the conventions are files of the artifact."""
 
     def write(writer: ArtifactWriter) -> TokenizerEntry | None:
         write_conventions(writer, CONVENTIONS_FILE, imported.conventions)
@@ -64,9 +64,9 @@ def _parts(imported: ImportedRewriter, texts: Sequence[str]) -> Parts:
         task=TEXT_TO_TEXT,
         name=imported.name,
         digest=imported.digest,
-        graphs=imported.halves.by_role,
-        judge=lambda recipe: RewriterJudge(imported, texts),
+        graphs=imported.models.by_role,
+        judge=lambda recipe: TextToTextJudge(imported, texts),
         write=write,
         warnings=imported.warnings,
-        step=StepPart(imported.halves.export_step, imported.conventions.positions + _BEYOND),
+        step=StepPart(imported.models.export_step, imported.conventions.positions + _BEYOND),
     )

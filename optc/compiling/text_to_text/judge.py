@@ -13,16 +13,16 @@ from optc.artifact.manifest import EngineEntry
 from optc.artifact.tasks.task import ENCODER, TARGET
 from optc.compiling.parts.judging import Bounds, Executables, source_of
 from optc.proof.gates.measure import GateResult
-from optc.proof.gates.text_to_text.measure import measure_rewriter
+from optc.proof.gates.text_to_text.measure import measure_text_to_text
 from optc.runtime.encoded.open import as_tensors, open_part
 from optc.runtime.engine import Engine
 from optc.runtime.executable.tensors import TensorsExecutable
-from optc.runtime.text_to_text.rewriter import Rewriter
-from optc.runtime.text_to_text.rewriting import RewritingChanges
+from optc.runtime.text_to_text.generator import TextToTextGenerator
+from optc.runtime.text_to_text.params import TextToTextOptions
 from optc.runtime.text_to_text.step_writer import writer_of
 
 if TYPE_CHECKING:
-    from optc.importer.tensors.text_to_text import ImportedRewriter
+    from optc.importer.tensors.text_to_text import ImportedTextToText
 
 #: Opened engines by role.
 Engines = Mapping[str, TensorsExecutable | Engine]
@@ -31,7 +31,7 @@ _TOKENS = 48
 
 
 @dataclass(frozen=True)
-class RewriterJudge:
+class TextToTextJudge:
     """Compares pairs of encoder and decoder with the source in PyTorch (`Judge`).
 
     Attributes:
@@ -39,7 +39,7 @@ class RewriterJudge:
         texts: To read.
     """
 
-    imported: ImportedRewriter
+    imported: ImportedTextToText
     texts: Sequence[str]
 
     @property
@@ -55,19 +55,19 @@ class RewriterJudge:
         self, engines: Engines, baseline: Executables, bounds: Bounds, name: str
     ) -> Sequence[GateResult]:
         """Verdicts on a pair."""
-        both = [_rewriter(self.imported, one) for one in (engines, baseline)]
+        both = [_generator(self.imported, one) for one in (engines, baseline)]
         most = min(_TOKENS, self.imported.conventions.most_tokens)
-        how: RewritingChanges = {"max_tokens": most, "truncate": True}
-        reference = source_rewriter(self.imported)
-        return measure_rewriter(both[0], reference, both[1], self.texts, bounds, name, how)
+        how: TextToTextOptions = {"max_tokens": most, "truncate": True}
+        reference = source_generator(self.imported)
+        return measure_text_to_text(both[0], reference, both[1], self.texts, bounds, name, how)
 
 
-def source_rewriter(imported: ImportedRewriter) -> Rewriter:
+def source_generator(imported: ImportedTextToText) -> TextToTextGenerator:
     """The source itself in the loop that engines run in."""
-    return _rewriter(imported, source_of(imported.halves.by_role))
+    return _generator(imported, source_of(imported.models.by_role))
 
 
-def _rewriter(imported: ImportedRewriter, engines: Engines) -> Rewriter:
+def _generator(imported: ImportedTextToText, engines: Engines) -> TextToTextGenerator:
     tokenizer = tokenizers.Tokenizer.from_str(imported.tokenizer)
     encoder, writer = as_tensors(engines[ENCODER]), writer_of(engines[TARGET])
-    return Rewriter(encoder, writer, imported.conventions, tokenizer, {})
+    return TextToTextGenerator(encoder, writer, imported.conventions, tokenizer, {})

@@ -31,7 +31,7 @@ _PAST, _STEP = 5, 3
 
 
 @dataclass(frozen=True)
-class ImportedHalves:
+class ImportedEncoderDecoder:
     """Both graphs of an encoder-decoder of L layers.
 
     Attributes:
@@ -57,14 +57,14 @@ class ImportedHalves:
         return {ENCODER: self.encoder, TARGET: self.decoder}
 
 
-def import_halves(
+def import_encoder_decoder(
     model: Any,
     name: str,
     example: Sequence[torch.Tensor],
     most_tokens: int,
     source: Dim | None = None,
     step_tokens: int | None = None,
-) -> ImportedHalves:
+) -> ImportedEncoderDecoder:
     """Export both graphs.
 
     Args:
@@ -121,7 +121,7 @@ def import_halves(
         Exported(0 if source is None else source.most).attach(whole)
         return whole
 
-    return ImportedHalves(first, second, len(past) // 2, export_step)
+    return ImportedEncoderDecoder(first, second, len(past) // 2, export_step)
 
 
 class _Half(torch.nn.Module):

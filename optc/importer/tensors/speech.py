@@ -15,7 +15,7 @@ from optc.errors import ArtifactError, InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code
 from optc.importer.tensors.encoder import load_model
-from optc.importer.tensors.encoder_decoder import ImportedHalves, import_halves
+from optc.importer.tensors.encoder_decoder import ImportedEncoderDecoder, import_encoder_decoder
 from optc.runtime.audio.conventions import Conventions
 from optc.runtime.audio.mel import LogMel
 from optc.system.foreign.errors import foreign_errors
@@ -43,14 +43,14 @@ class ImportedSpeech:
     """A model that writes down speech.
 
     Attributes:
-        halves: Encoder and decoder.
+        models: Encoder and decoder.
         conventions: Of its features and tokens.
         tokenizer: JSON.
         name: Of the model.
         digest: sha256 in hex of both graphs and their weights.
     """
 
-    halves: ImportedHalves
+    models: ImportedEncoderDecoder
     conventions: Conventions
     tokenizer: str
     name: str
@@ -77,15 +77,15 @@ def import_speech(folder: Path) -> ImportedSpeech:
     name, most = folder.resolve().name, int(getattr(model.config, "max_target_positions", 448))
     shape = (_EXAMPLE, features.mels, features.frames)
     example = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    halves = import_halves(model, name, (example,), most)
-    positions = halves.encoder.interface.outputs[0].dims[2]
+    models = import_encoder_decoder(model, name, (example,), most)
+    positions = models.encoder.interface.outputs[0].dims[2]
     conventions = _conventions(folder, config, content, features, most)
     if isinstance(positions, int):
         conventions = _with(conventions, precision=features.seconds / positions)
-    conventions = _with(conventions, layers=halves.layers)
-    both = halves.encoder.digest + halves.decoder.digest
+    conventions = _with(conventions, layers=models.layers)
+    both = models.encoder.digest + models.decoder.digest
     digest = hashlib.sha256(both.encode()).hexdigest()
-    return ImportedSpeech(halves, conventions, content, name, digest)
+    return ImportedSpeech(models, conventions, content, name, digest)
 
 
 def import_conventions(folder: Path) -> Conventions:

@@ -17,7 +17,7 @@ from optc.errors import ArtifactError, InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code
 from optc.importer.tensors.encoder import load_model
-from optc.importer.tensors.encoder_decoder import ImportedHalves, import_halves
+from optc.importer.tensors.encoder_decoder import ImportedEncoderDecoder, import_encoder_decoder
 from optc.importer.tensors.generation_settings import text_settings
 from optc.runtime.text_to_text.conventions import TextConventions
 from optc.system.foreign.file import is_file
@@ -37,11 +37,11 @@ _TARGET = ("max_decoder_position_embeddings", "max_position_embeddings")
 
 
 @dataclass(frozen=True)
-class ImportedRewriter:
+class ImportedTextToText:
     """A model that turns texts into texts.
 
     Attributes:
-        halves: Encoder and decoder.
+        models: Encoder and decoder.
         conventions: Of its tokens.
         tokenizer: JSON.
         name: Of the model.
@@ -49,7 +49,7 @@ class ImportedRewriter:
         warnings: What the user should know.
     """
 
-    halves: ImportedHalves
+    models: ImportedEncoderDecoder
     conventions: TextConventions
     tokenizer: str
     name: str
@@ -57,7 +57,7 @@ class ImportedRewriter:
     warnings: tuple[str, ...] = ()
 
 
-def is_rewriter(folder: Path) -> bool:
+def is_text_to_text(folder: Path) -> bool:
     """True if the class that config.json names is one that transformers lists as turning sequences
     into text, and there is an encoder and a decoder (`optc.system.sources.text_to_text_folder`).
 
@@ -68,7 +68,7 @@ def is_rewriter(folder: Path) -> bool:
     return name in set(MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.values())
 
 
-def import_rewriter(folder: Path) -> ImportedRewriter:
+def import_text_to_text(folder: Path) -> ImportedTextToText:
     """The model in a folder for transformers.
 
     Raises:
@@ -97,11 +97,11 @@ def import_rewriter(folder: Path) -> ImportedRewriter:
     mask[1, -_FEWER:] = 0
     bounds = _Bounds(Dim("source", 1, source), target)
     try:
-        halves = bounds.import_halves(model, name, (ids, mask))
+        models = bounds.import_encoder_decoder(model, name, (ids, mask))
     except UnsupportedError:
         # PyTorch's own attention does not export with every kind of bias; spelled out, it does
         model.set_attn_implementation("eager")
-        halves = bounds.import_halves(model, name, (ids, mask))
+        models = bounds.import_encoder_decoder(model, name, (ids, mask))
     found = {
         **settings,
         "most_tokens": max(1, min(settings["most_tokens"], bounds.positions)),
@@ -113,9 +113,9 @@ def import_rewriter(folder: Path) -> ImportedRewriter:
         conventions = typed(found, TextConventions, str(folder))
     except ArtifactError as error:
         raise InputError(error.message, where=error.where) from error
-    both = halves.encoder.digest + halves.decoder.digest
+    both = models.encoder.digest + models.decoder.digest
     digest = hashlib.sha256(both.encode()).hexdigest()
-    return ImportedRewriter(halves, conventions, content, name, digest, tuple(warnings))
+    return ImportedTextToText(models, conventions, content, name, digest, tuple(warnings))
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,11 @@ class _Bounds:
         """Tokens of a text with its start: all before the last are its past."""
         return self.target - self.step + 1
 
-    def import_halves(
+    def import_encoder_decoder(
         self, model: Any, name: str, example: tuple[torch.Tensor, torch.Tensor]
-    ) -> ImportedHalves:
+    ) -> ImportedEncoderDecoder:
         past = self.target - self.step
-        return import_halves(model, name, example, past, self.source, self.step)
+        return import_encoder_decoder(model, name, example, past, self.source, self.step)
 
 
 def _bound(config: Any, names: tuple[str, ...]) -> int:

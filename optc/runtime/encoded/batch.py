@@ -22,7 +22,7 @@ class DecoderBatch:
     are given to every step as they are. Those of the tokens grow with each step.
 
     Args:
-        decoder: As `optc.importer.tensors.encoder_decoder.ImportedHalves.decoder`.
+        decoder: As `optc.importer.tensors.encoder_decoder.ImportedEncoderDecoder.decoder`.
         cross: By name, each f32[requests, heads, positions, D]; and other inputs by request that
             stay, such as a mask of the positions.
     """

@@ -18,7 +18,7 @@ class Encoded:
     """The states of an encoder that one request attends to.
 
     Attributes:
-        tensors: By name, ``cross_0`` … (`optc.importer.tensors.encoder_decoder.ImportedHalves`),
+        tensors: By name, ``cross_0`` …, as `ImportedEncoderDecoder` says,
             each f32[requests, heads, positions, D].
         row: The request's.
     """

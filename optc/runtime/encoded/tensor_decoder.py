@@ -17,7 +17,7 @@ class TensorDecoder:
     """Steps of a whole batch: what is submitted until somebody waits.
 
     Args:
-        executable: As `optc.importer.tensors.encoder_decoder.ImportedHalves.decoder`.
+        executable: As `optc.importer.tensors.encoder_decoder.ImportedEncoderDecoder.decoder`.
     """
 
     def __init__(self, executable: TensorsExecutable) -> None:

@@ -61,7 +61,7 @@ def load_tensors(
         raise UnsupportedError(
             "turns texts into texts, by two engines together",
             where=str(path),
-            hint="load it with optc.load_rewriter",
+            hint="load it with optc.load_text_to_text",
         )
     with artifact.contents_checked(settings.verify):
         choice = artifact.choose(name=settings.engine)

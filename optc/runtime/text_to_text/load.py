@@ -1,4 +1,4 @@
-"""`load_rewriter`: from an artifact folder to a `Rewriter`."""
+"""`load_text_to_text`: from an artifact folder to a `TextToTextGenerator`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from optc.runtime.loader import artifact_tokenizer
 from optc.runtime.settings import ServeSettings
 from optc.runtime.tensors.texts import read_tokenizer
 from optc.runtime.text_to_text.conventions import CONVENTIONS_FILE, TextConventions
-from optc.runtime.text_to_text.rewriter import Rewriter
+from optc.runtime.text_to_text.generator import TextToTextGenerator
 from optc.runtime.text_to_text.step_writer import writer_of
 from optc.system.foreign.file import read_file
 from optc.system.foreign.typed_json import typed
@@ -23,9 +23,9 @@ from optc.system.options.option import with_changes
 from optc.system.safe_json import JSONError, parse_json
 
 
-def load_rewriter(
+def load_text_to_text(
     path: str | Path, settings: ServeSettings | None = None, **changes: Any
-) -> Rewriter:
+) -> TextToTextGenerator:
     """Load an artifact that turns texts into texts.
 
     Args:
@@ -74,7 +74,7 @@ def load_rewriter(
         "encoder": encoder.entry.name,
         "rejected": {other.name: other.reason for other in decoder.rejected},
     }
-    return Rewriter(as_tensors(reader), writer_of(writer), conventions, tokenizer, info)
+    return TextToTextGenerator(as_tensors(reader), writer_of(writer), conventions, tokenizer, info)
 
 
 def _conventions(artifact: Artifact) -> TextConventions:

@@ -15,7 +15,7 @@ from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.handle import Handle
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.encoded_request import EncodedRequest
-from optc.runtime.text_to_text.rewriting import Rewriting
+from optc.runtime.text_to_text.params import TextToTextParams
 from optc.runtime.text_to_text.rules import Rules
 from optc.runtime.text_to_text.writer import Reads, TensorWriter, Writer, Written, by_length
 
@@ -35,7 +35,7 @@ class StepWriter:
         self.engine = engine
 
     def write(
-        self, sources: Sequence[Sequence[int]], read: Reads, rules: Rules, how: Rewriting
+        self, sources: Sequence[Sequence[int]], read: Reads, rules: Rules, how: TextToTextParams
     ) -> list[Written]:
         """See `optc.runtime.text_to_text.writer.Writer`."""
         prompt = [rules.start, *([] if rules.first is None else [rules.first])]
@@ -83,7 +83,7 @@ class StepWriter:
         """See `optc.runtime.text_to_text.writer.Writer`. Each place is a request of one token,
         whose prompt is cached by the one before."""
         states = _states(source, Encoded(read([source]), 0))
-        params = Rewriting().params(1, rules.known.repetition_penalty)
+        params = TextToTextParams().params(1, rules.known.repetition_penalty)
         forced = [] if rules.first is None else [rules.first]
         handles = [
             self._submit([rules.start, *tokens[:at]], params, states, rules)

@@ -10,7 +10,7 @@ import numpy as np
 from optc.errors import RequestError
 from optc.runtime.encoded.batch import DecoderBatch
 from optc.runtime.executable.tensors import TensorsExecutable
-from optc.runtime.text_to_text.rewriting import Rewriting
+from optc.runtime.text_to_text.params import TextToTextParams
 from optc.runtime.text_to_text.rules import Rules
 from optc.runtime.text_to_text.write import write
 
@@ -31,7 +31,7 @@ class Writer(Protocol):
     """A decoder that writes texts."""
 
     def write(
-        self, sources: Sequence[Sequence[int]], read: Reads, rules: Rules, how: Rewriting
+        self, sources: Sequence[Sequence[int]], read: Reads, rules: Rules, how: TextToTextParams
     ) -> list[Written]:
         """The text for each source.
 
@@ -56,14 +56,14 @@ class TensorWriter:
     """Writes batches of texts that begin together, each token the likeliest one.
 
     Args:
-        decoder: As `optc.importer.tensors.encoder_decoder.ImportedHalves.decoder`.
+        decoder: As `optc.importer.tensors.encoder_decoder.ImportedEncoderDecoder.decoder`.
     """
 
     def __init__(self, decoder: TensorsExecutable) -> None:
         self._decoder = decoder
 
     def write(
-        self, sources: Sequence[Sequence[int]], read: Reads, rules: Rules, how: Rewriting
+        self, sources: Sequence[Sequence[int]], read: Reads, rules: Rules, how: TextToTextParams
     ) -> list[Written]:
         """See `Writer`. Texts of about one length run together, so that little is padded."""
         if named := how.of_steps:

@@ -13,7 +13,7 @@ _CONFIG = "config.json"
 _MOST_BYTES = 1 << 20
 
 
-def may_rewrite(path: Path) -> bool:
+def may_be_text_to_text(path: Path) -> bool:
     """True if a folder may have an encoder and a decoder of text; False where that cannot be
     told."""
     file = path / _CONFIG

@@ -65,7 +65,7 @@ def test_shipped_recipes_are_valid_and_state_their_gates(name: str) -> None:
     elif recipe.task == "transcription":
         assert judged & {"token_agreement", "transcript_agreement"}
     elif recipe.task == "text-to-text":
-        assert judged & {"token_agreement", "rewriting_agreement"}
+        assert judged & {"token_agreement", "text_agreement"}
     elif recipe.task == "image-generation":
         assert judged & {"psnr_db", "ssim"}
     else:

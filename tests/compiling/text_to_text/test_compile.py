@@ -48,9 +48,9 @@ def _equal(folder: Path, artifact: Path) -> None:
     engines = {one.role: one.backend for one in Artifact.open(artifact).manifest.engines}
     assert engines == {"encoder": "onnxruntime", "target": "tvm"}
     wanted = written(folder, texts(), max_new_tokens=MOST)
-    with optc.load_rewriter(artifact) as rewriter:
-        together = rewriter.generate(texts(), max_tokens=MOST)
-        alone = [rewriter.generate(one, max_tokens=MOST)[0] for one in texts()]
+    with optc.load_text_to_text(artifact) as generator:
+        together = generator.generate(texts(), max_tokens=MOST)
+        alone = [generator.generate(one, max_tokens=MOST)[0] for one in texts()]
     assert [list(one.tokens) for one in together] == wanted
     assert together == alone
     assert [one.ended for one in together] == [len(one) < MOST for one in wanted]
@@ -77,10 +77,10 @@ def test_tokens_of_all_kinds(kind: str, tmp_path: Path, text_file: Path) -> None
 def test_callers_of_several_threads_share_steps(bart: tuple[Path, Path]) -> None:
     wanted = written(bart[0], texts(), max_new_tokens=MOST)
     found: dict[int, list[list[int]]] = {}
-    with optc.load_rewriter(bart[1]) as rewriter:
+    with optc.load_text_to_text(bart[1]) as generator:
 
         def call(at: int) -> None:
-            some = rewriter.generate(texts()[at:] + texts()[:at], max_tokens=MOST, batch_size=2)
+            some = generator.generate(texts()[at:] + texts()[:at], max_tokens=MOST, batch_size=2)
             found[at] = [list(one.tokens) for one in some]
 
         threads = [threading.Thread(target=call, args=(at,)) for at in range(4)]
@@ -94,40 +94,40 @@ def test_callers_of_several_threads_share_steps(bart: tuple[Path, Path]) -> None
 def test_beams_are_those_of_transformers(bart: tuple[Path, Path]) -> None:
     how: dict[str, Any] = {"max_new_tokens": 8, "num_beams": 3, "length_penalty": 0.5}
     wanted = written(bart[0], texts()[:4], **how)
-    with optc.load_rewriter(bart[1]) as rewriter:
-        found = rewriter.generate(texts()[:4], max_tokens=8, beam_width=3, length_penalty=0.5)
+    with optc.load_text_to_text(bart[1]) as generator:
+        found = generator.generate(texts()[:4], max_tokens=8, beam_width=3, length_penalty=0.5)
     assert [list(one.tokens) for one in found] == wanted
     assert wanted != written(bart[0], texts()[:4], max_new_tokens=8)
 
 
 def test_drafts_by_ngrams_change_nothing(bart: tuple[Path, Path]) -> None:
     wanted = written(bart[0], texts(), max_new_tokens=MOST)
-    with optc.load_rewriter(bart[1], speculate="ngram", num_speculative_tokens=3) as rewriter:
-        found = rewriter.generate(texts(), max_tokens=MOST)
+    with optc.load_text_to_text(bart[1], speculate="ngram", num_speculative_tokens=3) as generator:
+        found = generator.generate(texts(), max_tokens=MOST)
     assert [list(one.tokens) for one in found] == wanted
     with pytest.raises(InputError, match="nothing drafts by 'eagle' for a decoder that attends"):
-        optc.load_rewriter(bart[1], speculate="eagle")
+        optc.load_text_to_text(bart[1], speculate="eagle")
 
 
 def test_structures(bart: tuple[Path, Path]) -> None:
     pytest.importorskip("llguidance")
-    with optc.load_rewriter(bart[1]) as rewriter:
+    with optc.load_text_to_text(bart[1]) as generator:
         # words of these texts have no tokens for parts of them, so that there is but one choice
-        chosen = rewriter.generate(texts(), choice=["w3"])
+        chosen = generator.generate(texts(), choice=["w3"])
         assert {(one.text, one.ended) for one in chosen} == {("w3", True)}
         with pytest.raises(RequestError, match="beam_width does not go together with"):
-            rewriter.generate(texts(), choice=["w7"], beam_width=2)
+            generator.generate(texts(), choice=["w7"], beam_width=2)
 
 
 def test_languages(bart: tuple[Path, Path]) -> None:
     folder, artifact = bart
     how: dict[str, Any] = {"forced_bos_token_id": GERMAN, "max_new_tokens": MOST}
     wanted = written(folder, texts()[:2], source=GERMAN, **how)
-    with optc.load_rewriter(artifact) as rewriter:
-        found = rewriter.generate(
+    with optc.load_text_to_text(artifact) as generator:
+        found = generator.generate(
             texts()[:2], max_tokens=MOST, source_language="deu_Latn", target_language="deu_Latn"
         )
-        assert rewriter.conventions.languages == {"eng_Latn": ENGLISH, "deu_Latn": GERMAN}
+        assert generator.conventions.languages == {"eng_Latn": ENGLISH, "deu_Latn": GERMAN}
     assert [list(one.tokens) for one in found] == wanted
     assert all(one.tokens[0] == GERMAN for one in found)
 
@@ -138,9 +138,9 @@ def test_what_it_is(bart: tuple[Path, Path]) -> None:
     assert sorted(engine.role for engine in manifest.engines) == ["encoder", "target"]
     report = json.loads((bart[1] / "report.json").read_text())
     values = {one["name"]: one["value"] for one in report["gates"]}
-    assert values["token_agreement"] == values["rewriting_agreement"] == 1
+    assert values["token_agreement"] == values["text_agreement"] == 1
     with optc.load(bart[1]) as loaded:
-        assert isinstance(loaded, optc.Rewriter)
+        assert isinstance(loaded, optc.TextToTextGenerator)
 
 
 def test_int8_agrees(bart: tuple[Path, Path], tmp_path: Path, text_file: Path) -> None:
@@ -154,14 +154,14 @@ def test_int8_agrees(bart: tuple[Path, Path], tmp_path: Path, text_file: Path) -
     )
     counts = [one.count for one in made.manifest.passes if one.name == "quantize-blocks"]
     assert all(counts)
-    with optc.load_rewriter(made.path) as rewriter:
-        assert rewriter.generate(texts(), max_tokens=MOST)
+    with optc.load_text_to_text(made.path) as generator:
+        assert generator.generate(texts(), max_tokens=MOST)
 
 
 def test_the_command_line(bart: tuple[Path, Path]) -> None:
     text = texts()[0]
-    with optc.load_rewriter(bart[1]) as rewriter:
-        wanted = rewriter.generate(text, max_tokens=3, target_language="deu_Latn")[0].text
+    with optc.load_text_to_text(bart[1]) as generator:
+        wanted = generator.generate(text, max_tokens=3, target_language="deu_Latn")[0].text
     args = ["run", str(bart[1]), "--prompt", text, "--max-tokens", "3"]
     found = CliRunner().invoke(cli, [*args, "--target-language", "deu_Latn"])
     assert (found.exit_code, found.output.strip()) == (0, wanted)
@@ -173,7 +173,7 @@ def test_the_command_line(bart: tuple[Path, Path]) -> None:
 
 
 def test_bad_requests(bart: tuple[Path, Path]) -> None:
-    with optc.load_rewriter(bart[1]) as rewriter:
+    with optc.load_text_to_text(bart[1]) as generator:
         for message, how in (
             ("does not know 'fr'", {"target_language": "fr"}),
             ("max_tokens: 0 tokens", {"max_tokens": 0}),
@@ -181,16 +181,16 @@ def test_bad_requests(bart: tuple[Path, Path]) -> None:
             ("batch_size", {"batch_size": 0}),
         ):
             with pytest.raises(RequestError, match=message):
-                rewriter.generate(texts(), **how)  # type: ignore[arg-type]
+                generator.generate(texts(), **how)  # type: ignore[arg-type]
         long = "w1 " * POSITIONS
         with pytest.raises(RequestError, match=f"has {POSITIONS + 2} tokens, and the model reads"):
-            rewriter.generate(["w1", long])
-        assert rewriter.generate(long, truncate=True, max_tokens=2)[0].tokens
+            generator.generate(["w1", long])
+        assert generator.generate(long, truncate=True, max_tokens=2)[0].tokens
         with pytest.raises(RequestError, match="no list of texts"):
-            rewriter.generate([1])  # type: ignore[list-item]
-        assert rewriter.generate([]) == []
+            generator.generate([1])  # type: ignore[list-item]
+        assert generator.generate([]) == []
     with pytest.raises(RequestError, match="closed"):
-        rewriter.generate("w1")
+        generator.generate("w1")
     with pytest.raises(UnsupportedError, match="two engines"):
         optc.load_tensors(bart[1])
 

@@ -8,7 +8,7 @@ import pytest
 
 from optc.errors import RequestError
 from optc.runtime.text_to_text.conventions import TextConventions
-from optc.runtime.text_to_text.rewriting import Rewriting
+from optc.runtime.text_to_text.params import TextToTextParams
 from optc.runtime.text_to_text.rules import Rules
 from optc.runtime.text_to_text.writer import TensorWriter, by_length
 
@@ -26,14 +26,14 @@ def test_what_steps_have_is_refused_by_name(how: dict[str, Any], named: str) -> 
     writer = TensorWriter(None)  # type: ignore[arg-type]
     rules = Rules(TextConventions(start=0), 0, None, 5)
     with pytest.raises(RequestError, match=f"{named}: this decoder writes whole batches"):
-        writer.write([[1]], lambda rows: {}, rules, Rewriting(**how))
+        writer.write([[1]], lambda rows: {}, rules, TextToTextParams(**how))
 
 
 def test_settings_are_checked_before_anything_is_read() -> None:
     with pytest.raises(RequestError, match="beam_width does not go together with structured"):
-        Rewriting(beam_width=2, regex="a")
+        TextToTextParams(beam_width=2, regex="a")
     with pytest.raises(RequestError, match="beam_width"):
-        Rewriting(beam_width=0)
+        TextToTextParams(beam_width=0)
 
 
 def test_rows_by_length() -> None:

@@ -1,4 +1,4 @@
-"""Measures a rewriter beside the one of its source."""
+"""Measures a generator beside the one of its source."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from optc.artifact.tasks.task import SPEED
 from optc.artifact.tasks.text_to_text import TEXT_TO_TEXT
 from optc.proof.gates.in_turns import speedup
 from optc.proof.gates.measure import GateResult, judge
-from optc.runtime.text_to_text.rewriter import Rewriter, Rewritten
-from optc.runtime.text_to_text.rewriting import RewritingChanges
+from optc.runtime.text_to_text.generator import GeneratedText, TextToTextGenerator
+from optc.runtime.text_to_text.params import TextToTextOptions
 
 #: Speed is the median over so many turns, with so many texts.
 _TURNS, _TEXTS = 3, 4
 _SPEEDUP = TEXT_TO_TEXT.of(SPEED)[0]
 
 
-def measure_rewriter(
-    found: Rewriter,
-    reference: Rewriter,
-    baseline: Rewriter,
+def measure_text_to_text(
+    found: TextToTextGenerator,
+    reference: TextToTextGenerator,
+    baseline: TextToTextGenerator,
     texts: Sequence[str],
     bounds: Mapping[str, float | None],
     engine: str,
-    how: RewritingChanges,
+    how: TextToTextOptions,
 ) -> tuple[GateResult, ...]:
     """Verdicts of the task's measures, in order.
 
@@ -42,7 +42,7 @@ def measure_rewriter(
     same = [a.tokens == b.tokens for a, b in zip(ours, wanted, strict=True)]
     values: dict[str, float | None] = {
         "token_agreement": _agreement(found, texts, wanted, how),
-        "rewriting_agreement": sum(same) / len(same),
+        "text_agreement": sum(same) / len(same),
     }
     if _SPEEDUP in bounds:
         values[_SPEEDUP] = speedup(
@@ -57,7 +57,10 @@ def measure_rewriter(
 
 
 def _agreement(
-    found: Rewriter, texts: Sequence[str], wanted: Sequence[Rewritten], how: RewritingChanges
+    found: TextToTextGenerator,
+    texts: Sequence[str],
+    wanted: Sequence[GeneratedText],
+    how: TextToTextOptions,
 ) -> float:
     """The share of the reference's tokens that the engine would have written, too; ends count."""
     agreed = count = 0

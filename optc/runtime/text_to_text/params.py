@@ -1,4 +1,4 @@
-"""`Rewriting`: how texts are to be written."""
+"""`TextToTextParams`: how texts are to be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from optc.runtime.structured.structure import Schema
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rewriting:
+class TextToTextParams:
     """Settings for writing texts.
 
     Attributes:
@@ -84,11 +84,11 @@ class Rewriting:
 
 _OF_BEAMS = ("beam_width", "length_penalty")
 _STRUCTURES = ("json_schema", "regex", "grammar", "choice")
-_DEFAULT = Rewriting()
+_DEFAULT = TextToTextParams()
 
 
-class RewritingChanges(TypedDict, total=False):
-    """Fields of `Rewriting`."""
+class TextToTextOptions(TypedDict, total=False):
+    """Fields of `TextToTextParams`."""
 
     max_tokens: int | None
     source_language: str | None

@@ -1,4 +1,4 @@
-"""`Rewriter`: texts become other texts."""
+"""`TextToTextGenerator`: texts become other texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from optc.errors import RequestError
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.text_to_text.conventions import TextConventions
-from optc.runtime.text_to_text.rewriting import Rewriting, RewritingChanges
+from optc.runtime.text_to_text.params import TextToTextOptions, TextToTextParams
 from optc.runtime.text_to_text.rules import Rules
 from optc.runtime.text_to_text.writer import Read, Writer, Written
 
@@ -24,7 +24,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class GeneratedText:
     """A text that a model wrote; ``str`` gives it.
 
     Attributes:
@@ -42,11 +42,11 @@ class Rewritten:
         return self.text
 
 
-class Rewriter:
+class TextToTextGenerator:
     """A model that turns texts into texts: it translates, sums up, answers.
 
-        with optc.load_rewriter("artifacts/t5-small-text2text-fp32") as rewriter:
-            print(rewriter.generate(["translate English to German: Good morning."])[0].text)
+        with optc.load_text_to_text("artifacts/t5-small-text2text-fp32") as generator:
+            print(generator.generate(["translate English to German: Good morning."])[0].text)
 
     Calls of several threads run side by side, and in the same steps where the decoder has steps.
     Each token is the likeliest one, unless beams or a structure are asked for.
@@ -70,31 +70,31 @@ class Rewriter:
         self.info = info
 
     def generate(
-        self, texts: str | Sequence[str], **wanted: Unpack[RewritingChanges]
-    ) -> list[Rewritten]:
+        self, texts: str | Sequence[str], **wanted: Unpack[TextToTextOptions]
+    ) -> list[GeneratedText]:
         """The texts that the model writes, in the order of those given.
 
         Args:
             texts: To read; one may stand alone.
-            **wanted: Fields of `Rewriting` that differ from its defaults.
+            **wanted: Fields of `TextToTextParams` that differ from its defaults.
 
         Raises:
             RequestError: A text is none or too long, a value of ``wanted`` is not usable, or the
                 engine is closed.
         """
-        how = Rewriting(**wanted)
+        how = TextToTextParams(**wanted)
         given = [texts] if isinstance(texts, str) else list(texts)
         rules, rows = self._rules(how), self._encoded(given, how)
         _, writer = self._running()
         said = writer.write(rows, self._read, rules, how)
-        return [self._rewritten(one, rules) for one in said]
+        return [self._generated(one, rules) for one in said]
 
     def likeliest(
-        self, text: str, written: Rewritten, **wanted: Unpack[RewritingChanges]
+        self, text: str, written: GeneratedText, **wanted: Unpack[TextToTextOptions]
     ) -> list[int]:
         """The token that the engine would write at each place of a text, and behind it, given the
         tokens before; as `generate` otherwise."""
-        how = Rewriting(**wanted)
+        how = TextToTextParams(**wanted)
         (source,) = self._encoded([text], how)
         _, writer = self._running()
         return writer.likeliest(source, written.tokens, self._read, self._rules(how))
@@ -115,7 +115,7 @@ class Rewriter:
         inputs = self._padded(sources)
         return {**self._running()[0].run(inputs), "attention_mask": inputs["attention_mask"]}
 
-    def _rules(self, how: Rewriting) -> Rules:
+    def _rules(self, how: TextToTextParams) -> Rules:
         known = self.conventions
         start, first = known.prompt(how.target_language)
         most = min(how.max_tokens or known.most_tokens, known.positions)
@@ -126,7 +126,7 @@ class Rewriter:
             )
         return Rules(known, start, first, most)
 
-    def _encoded(self, texts: Sequence[str], how: Rewriting) -> list[list[int]]:
+    def _encoded(self, texts: Sequence[str], how: TextToTextParams) -> list[list[int]]:
         """Tokens of each text, special ones too."""
         if not all(isinstance(one, str) for one in texts):
             raise RequestError("texts are no list of texts", where="texts")
@@ -173,14 +173,14 @@ class Rewriter:
             mask[place, : len(row)] = 1
         return {"input_ids": ids, "attention_mask": mask}
 
-    def _rewritten(self, written: Written, rules: Rules) -> Rewritten:
+    def _generated(self, written: Written, rules: Rules) -> GeneratedText:
         tokens = written.tokens
         said = tokens[:-1] if rules.ended(tokens) else tokens
         text = str(self._tokenizer.decode(list(said), skip_special_tokens=True)).strip()
-        return Rewritten(text, tuple(said), written.ended)
+        return GeneratedText(text, tuple(said), written.ended)
 
     def __enter__(self) -> Self:
-        """The rewriter, which is closed at the end of the block."""
+        """The generator, which is closed at the end of the block."""
         return self
 
     def __exit__(
@@ -194,4 +194,4 @@ class Rewriter:
 
     def __repr__(self) -> str:
         """The engine's name."""
-        return f"<optc.Rewriter {self.info.get('name', '')}>"
+        return f"<optc.TextToTextGenerator {self.info.get('name', '')}>"
