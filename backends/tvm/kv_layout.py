@@ -31,9 +31,10 @@ class PoolType:
     """The elements of a pool.
 
     Attributes:
-        element: NumPy's and TVM's name of an element. bfloat16 is kept as its bits, int8 as the
-            unsigned code value + 128, int4 as bytes of two codes.
-        pack: Elements of a 32-bit word.
+        element: NumPy's and TVM's name of an element. bfloat16 and float16 are kept as their bits,
+            int8 as the unsigned code value + 128, int4 as bytes of two codes.
+        pack: Elements of a 32-bit word, which one instruction multiplies; 1 of types that become
+            float32 one by one, whose words are the elements.
         scale_bytes: Of the scale of each token and KV head, behind the tile's elements; 0: none.
         group: Dimensions that share a scale and a zero point, and two codes a byte; 0: none do.
     """
@@ -69,6 +70,7 @@ class PoolType:
 POOL_TYPES = {
     "float32": PoolType("float32", 1),
     "bfloat16": PoolType("uint16", 2),
+    "float16": PoolType("uint16", 1),
     "int8": PoolType("uint8", 4, scale_bytes=4),
     "int4": PoolType("uint8", 4, scale_bytes=2, group=INT4_GROUP),
 }

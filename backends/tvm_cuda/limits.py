@@ -10,7 +10,7 @@ from optc.ir.quantizers import activation_bits, is_quantizer
 #: What GPUs multiply.
 PEAKS = ("int8", "bf16", "fp32")
 #: KV types that only CPUs have kernels for.
-_CPU_POOLS = ("int4",)
+_CPU_POOLS = ("int4", "float16")
 _ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
 _LAYER_NORMS = ("LayerNormQuantize", "AddLayerNorm", "AddLayerNormQuantize", "ActivationQuantize")
 

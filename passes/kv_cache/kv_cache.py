@@ -57,8 +57,9 @@ class KVCache(Pass):
     Options:
         tree: The rows of a sequence may form a tree: the input ``tree_parent`` is added.
         dtype: What the pools hold: ``float32``; ``bfloat16``, queries and softmax weights rounded
-            to it, too; ``float16``, which ONNX Runtime's engines for CUDA keep in pages, and no
-            other engine; ``int8``, symmetric, with one float32 scale for each token and KV head
+            to it, too; ``float16``, of the same bytes and eight times as exact, values at most
+            65504, which engines of TVM for CPUs and of ONNX Runtime for CUDA keep in pages;
+            ``int8``, symmetric, with one float32 scale for each token and KV head
             of K and of V; or ``int4``, which groups of 16 channels share scales and zero points in
             (`optc.ir.functions.int4_groups`). New rows are read back from the pools like all
             others.

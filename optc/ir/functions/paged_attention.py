@@ -14,8 +14,8 @@ from optc.ir.functions.visible_tokens import visible
 
 #: A score that no softmax lets through, yet finite, so that a row that sees nothing stays finite.
 _MASKED = -3.0e38
-#: Narrow float types of pools, and ONNX's numbers of them.
-_NARROW = {"bfloat16": 16, "float16": 10}
+#: The largest finite float16.
+_LARGEST_HALF = 65504.0
 
 
 def _represented(kind: str, dtype: str) -> list[str]:
@@ -23,9 +23,17 @@ def _represented(kind: str, dtype: str) -> list[str]:
     rows, kept = f"{kind}_rows", f"{kind}_kept_rows"
     if dtype == "float32":
         return [f"{kept} = Identity ({rows})"]
-    if dtype in _NARROW:
+    if dtype == "float16":  # which has no room for all of float32
         return [
-            f"{kind}_narrow = Cast <to: int = {_NARROW[dtype]}> ({rows})",
+            real(f"{kind}_largest", _LARGEST_HALF),
+            f"{kind}_smallest = Neg ({kind}_largest)",
+            f"{kind}_finite = Clip ({rows}, {kind}_smallest, {kind}_largest)",
+            f"{kind}_narrow = Cast <to: int = 10> ({kind}_finite)",
+            f"{kept} = {_widen(kind)}",
+        ]
+    if dtype == "bfloat16":
+        return [
+            f"{kind}_narrow = Cast <to: int = 16> ({rows})",
             f"{kept} = {_widen(kind)}",
         ]
     if dtype == "int4":
@@ -223,11 +231,12 @@ def _softmax_with_sink() -> list[str]:
 
 
 def _query_type(attributes: Attributes) -> str:
-    """The type that queries are rounded to: over pools of integers, what ``query_bits`` says."""
+    """The type that queries are rounded to: over pools of integers, what ``query_bits`` says;
+    over bfloat16 that, whose products have instructions."""
     dtype = str(attributes["kv_dtype"])
     if dtype in ("int8", "int4"):
         return "int8" if attributes["query_bits"] else "float32"
-    return dtype
+    return dtype if dtype == "bfloat16" else "float32"
 
 
 def scores(q: str, attributes: Attributes, present: frozenset[str]) -> list[str]:

@@ -9,6 +9,8 @@ from tests.backends.tvm.kernel_cases import Array
 from tests.support import oracle
 
 KV_TYPES = tuple(POOL_TYPES)
+#: Narrow floats.
+FLOATS = ("bfloat16", "float16")
 
 
 def taken_dim(dtype: str, dim: int) -> int:
@@ -26,6 +28,19 @@ def bf16_value(bits: Array) -> Array:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
+def _bits(values: Array, dtype: str) -> Array:
+    """The bits of a narrow float; float16 is finite."""
+    if dtype == "bfloat16":
+        return bf16_bits(values)
+    return np.clip(values, -65504, 65504).astype(np.float16).view(np.uint16)
+
+
+def _value(bits: Array, dtype: str) -> Array:
+    if dtype == "bfloat16":
+        return bf16_value(bits)
+    return np.ascontiguousarray(bits).view(np.float16).astype(np.float32)
+
+
 def int8_codes(values: Array) -> tuple[Array, Array]:
     """Codes value + 128 as u8, and scales [..., 1]."""
     scale = np.abs(values).max(axis=-1, keepdims=True).astype(np.float32) / np.float32(127)
@@ -37,8 +52,8 @@ def represented(values: Array, dtype: str) -> Array:
     """float32 values [..., d] as a pool of ``dtype`` gives them back."""
     if dtype == "float32":
         return values
-    if dtype == "bfloat16":
-        return bf16_value(bf16_bits(values))
+    if dtype in FLOATS:
+        return _value(_bits(values, dtype), dtype)
     if dtype == "int4":
         return oracle.represented(values, "int4")
     codes, scale = int8_codes(values)
@@ -65,7 +80,7 @@ def put(pool: Array, kind: str, dtype: str, slots: Array, values: Array) -> None
         pool[at], scale = int8_codes(values)
         pool[..., TILE * dim :].view(np.float32)[tile, :, offset] = scale[..., 0]
     else:
-        pool[at] = values if dtype == "float32" else bf16_bits(values)
+        pool[at] = values if dtype == "float32" else _bits(values, dtype)
 
 
 def stored(pool: Array, kind: str, dtype: str, dim: int) -> Array:
@@ -77,7 +92,7 @@ def stored(pool: Array, kind: str, dtype: str, dim: int) -> Array:
         scales = pool[..., TILE * dim :].view(np.float32)
         values = (elements.astype(np.float32) - 128) * scales[..., None]
     else:
-        values = elements if dtype == "float32" else bf16_value(elements)
+        values = elements if dtype == "float32" else _value(elements, dtype)
     return values.swapaxes(1, 2).reshape(-1, pool.shape[1], dim)
 
 

@@ -129,7 +129,7 @@ def test_inputs_outputs_and_metadata() -> None:
     assert shapes["gather_out"] == ["T", "32"]
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
 def test_kv_type_is_in_the_nodes_and_the_metadata(dtype: str) -> None:
     model = dense_model(Dense(windows=(20, 0)))
     report = KVCache(dtype=dtype).run(model)
@@ -147,7 +147,9 @@ def test_queries_are_rounded_over_int8_pools_only(dtype: str, bits: int) -> None
     assert [n.attributes.get_int("query_bits", -1) for n in paged] == [bits, bits]
 
 
-@pytest.mark.parametrize(("dtype", "error"), [("bfloat16", 0.02), ("int8", 0.05), ("int4", 0.3)])
+@pytest.mark.parametrize(
+    ("dtype", "error"), [("bfloat16", 0.02), ("float16", 2e-3), ("int8", 0.05), ("int4", 0.3)]
+)
 def test_narrow_pools_change_the_logits_a_little(dtype: str, error: float) -> None:
     """And however the step is driven, each row reads the same values back."""
     shape = Dense(windows=(0, 5), head_dim=32)

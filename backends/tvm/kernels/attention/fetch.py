@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.kernels.attention.state import At, Part, Pools
 from optc.backends.tvm.kernels.dsl.script import Expr, prefetch, wide
-from optc.backends.tvm.kernels.kv.pools import TILE
 
+#: Of a line of the cache.
+_LINE_BYTES = 64
 #: Loops over a partition's tiles, in the order of time.
 Loop = Literal["score", "largest", "exponentials", "settle", "weigh"]
 _Shares = dict[Loop, tuple[int, int]]
@@ -36,7 +38,9 @@ def fetch(part: Part, loop: Loop, i: Expr, turn: Expr, turns: int) -> None:
     """Fetch into the second-level cache what a loop has to fetch of tile ``i``, in one of ``turns``
     equal parts."""
     pools, shape = part.pools, part.pools.shape
-    values, keys = _SCALED if pools.numbers.scaled else _NARROW if shape.type.pack > 1 else _WHOLE
+    values, keys = (
+        _WHOLE if shape.dtype == "float32" else _SCALED if pools.numbers.scaled else _NARROW
+    )
     if loop not in values and loop not in keys:
         return
     with tir.If(part.queries.fetch), tir.Then():
@@ -64,7 +68,7 @@ def _fetch_quarters(
     pools: Pools, tile: tuple[Expr, At, int], quarters: tuple[int, int], turns: tuple[Expr, int]
 ) -> None:
     pool, at, dim = tile
-    line = TILE * pools.shape.type.pack  # elements of a cache line
+    line = _LINE_BYTES // np.dtype(pools.shape.type.element).itemsize
     lines = pools.shape.type.scales_at(dim) // line
     first, end = (lines * quarter // 4 for quarter in quarters)
     turn, count = turns

@@ -1,4 +1,4 @@
-"""The arithmetic of attention over float32 and bfloat16 pools."""
+"""The arithmetic of attention over pools of floats: float32, float16 and bfloat16."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.attention.operands import Operands, TileType, Words, widened
-from optc.backends.tvm.kernels.dsl import bf16
+from optc.backends.tvm.kernels.dsl import bf16, half
 from optc.backends.tvm.kernels.dsl.script import (
     LANES,
     Expr,
@@ -88,6 +88,17 @@ class Float32:
 
 
 @dataclass(frozen=True)
+class Float16(Float32):
+    """One float16 a word, which becomes a float32 (vcvtph2ps, fcvtl)."""
+
+    def values(
+        self, pool: Expr, words: Words, lanes: int, kept: Expr | None = None
+    ) -> tuple[Expr, ...]:
+        """float32x16."""
+        return (bind(widened(half.as_float(load(pool, *words.at, words.first, lanes=lanes)))),)
+
+
+@dataclass(frozen=True)
 class BFloat16:
     """Two bfloat16 a word."""
 
@@ -151,10 +162,10 @@ class BFloat16:
     def kept(self, word: Expr, low: Expr, end: Expr) -> Expr | None:
         """The bits of the tokens that are seen; the bits of others may be no number."""
         bits: Expr = tir.uint32(0)
-        for odd, half in enumerate((0xFFFF, 0xFFFF0000)):
+        for odd, mask in enumerate((0xFFFF, 0xFFFF0000)):
             token = word * 2 + odd
             inside = tir.And(token >= low, token < end)
-            bits = bits | tir.Select(inside, tir.uint32(half), tir.uint32(0))
+            bits = bits | tir.Select(inside, tir.uint32(mask), tir.uint32(0))
         return bind(bits)
 
     def operand(self, operands: Operands, m: Expr, plane: int, word: Expr) -> Expr:
@@ -170,8 +181,8 @@ class BFloat16:
             call = tir.call_pure_extern
             total.set(call(f"float32x{LANES}", DOT_NAME, total.get(), words[0], operand))
             return
-        for half in (_lower, _upper):
-            total.set(fma(half(words[0]), half(operand), total.get()))
+        for part in (_lower, _upper):
+            total.set(fma(part(words[0]), part(operand), total.get()))
 
     def value(self, totals: list[Expr]) -> Expr:
         """The sum."""

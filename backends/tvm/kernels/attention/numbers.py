@@ -4,6 +4,7 @@ A tile's words (`optc.backends.tvm.kv_layout`) are multiplied by words of a quer
 softmax weights, the *operands*, which are repeated in every lane.
 
 - float32: one fused multiply-add a word.
+- float16: the same, of the float32 that a word becomes; queries and weights are not rounded.
 - bfloat16: queries and weights are rounded to bfloat16; vdpbf16ps adds the two products of a word
   (denormals count as zero), without it two fused multiply-adds do.
 - int8: queries and weights become integers of 15 and 14 bits, in units of their largest value's
@@ -16,7 +17,7 @@ softmax weights, the *operands*, which are repeated in every lane.
 from __future__ import annotations
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.attention.float import BFloat16, Float32
+from optc.backends.tvm.kernels.attention.float import BFloat16, Float16, Float32
 from optc.backends.tvm.kernels.attention.int4 import Int4
 from optc.backends.tvm.kernels.attention.int8 import Int8
 from optc.backends.tvm.kernels.attention.operands import Numbers
@@ -28,6 +29,8 @@ def numbers_of(shape: KVShape, isa: Isa, query_bits: int) -> Numbers:
     `PagedAttention`."""
     if shape.dtype == "float32":
         return Float32()
+    if shape.dtype == "float16":
+        return Float16()
     if shape.dtype == "bfloat16":
         return BFloat16(isa)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
-from optc.backends.tvm.kernels.dsl import bf16
+from optc.backends.tvm.kernels.dsl import bf16, half
 from optc.backends.tvm.kernels.dsl.script import (
     LANES,
     Expr,
@@ -107,7 +107,9 @@ def _encoded(values: Expr, dim: int, shape: KVShape) -> _Encoded:
 
     def encode(d: Expr | int, count: int) -> None:
         value = load_part(values, count, d)
-        if scale is None:
+        if shape.dtype == "float16":
+            encoded = half.round_bits(value)
+        elif scale is None:
             encoded = bf16.upper_half(bf16.round_bits(value))
         else:
             whole = tir.cast(round_even(value / splat(scale)), f"int32x{LANES}")

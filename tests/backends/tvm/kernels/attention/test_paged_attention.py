@@ -107,7 +107,13 @@ CASES = (
 #: Least signal to noise, dB, and largest error. bfloat16: a weight within float32's rounding of a
 #: tie may go the other way. int8: operands are fixed-point numbers of 14 and 15 bits, or
 #: queries the int8 that the oracle takes, too.
-BOUNDS = {"float32": (120, 1e-5), "bfloat16": (80, 4e-3), "int8": (65, 4e-3), "int4": (65, 4e-3)}
+BOUNDS = {
+    "float32": (120, 1e-5),
+    "float16": (120, 1e-5),
+    "bfloat16": (80, 4e-3),
+    "int8": (65, 4e-3),
+    "int4": (65, 4e-3),
+}
 
 
 @pytest.mark.parametrize(("config", "target"), CASES)
@@ -204,6 +210,8 @@ def test_bits_do_not_depend_on_threads(config: PagedAttention) -> None:
     [
         ("float32", 0, "x86-64-v4-vnni", ("vfmadd", "zmm"), ()),
         ("float32", 0, "x86-64-v3", ("vfmadd", "ymm"), ("zmm",)),
+        ("float16", 0, "x86-64-v4-vnni", ("vcvtph2ps", "vfmadd", "zmm"), ()),
+        ("float16", 0, "x86-64-v3", ("vcvtph2ps", "vfmadd", "ymm"), ("zmm",)),
         ("bfloat16", 0, "native", ("vdpbf16ps",), ()),
         ("bfloat16", 0, "x86-64-v4-vnni", ("vfmadd", "zmm"), ("vdpbf16ps",)),
         ("bfloat16", 0, "x86-64-v3", ("vfmadd", "ymm"), ("zmm",)),

@@ -102,7 +102,12 @@ def test_rotary_kv(
 def _step(dtype: str, values: Array) -> float:
     """The largest error of what a pool represents."""
     largest = float(np.abs(values).max())
-    steps = {"bfloat16": 256, "int8": 254, "int4": 14}  # of int4, 8 of 119 and half of the 119th
+    steps = {
+        "bfloat16": 256,
+        "float16": 2048,
+        "int8": 254,
+        "int4": 14,
+    }  # of int4, 8 of 119 and half of the 119th
     return 0.0 if dtype == "float32" else largest / steps[dtype]
 
 
@@ -114,6 +119,7 @@ def _step(dtype: str, values: Array) -> float:
         (False, "float32"),
         (True, "float32"),
         (True, "bfloat16"),
+        (False, "float16"),
         (False, "int8"),
         (False, "int4"),
     ],
@@ -248,3 +254,22 @@ def test_pools_without_a_kernel_are_refused() -> None:
         KVShape(1, 64, 80, "int4")
     with pytest.raises(UnsupportedError, match="key dimension 520 is too large for an int8"):
         KVShape(1, 520, 16, "int8")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_float16_is_finite(target: str) -> None:
+    """What lies beyond its largest value becomes that, and what its smallest half misses zero."""
+    values = np.array([65504, 65519, 65520, -7e4, 3e38, -3e38, 6e-8, 2e-8], np.float32)
+    rows = np.concatenate([values, values, values])[None]
+    arrays = run(
+        RotaryKV(1, 1, 8, 8, 0, False, 1, 2, False, False, EPSILON, "float16"),
+        isa_named(target),
+        rows,
+        np.array([[3], [5]], np.int32),
+        garbage("float16", 1, 1, 8),
+        garbage("float16", 1, 1, 8),
+        blank(1, 8),
+    )
+    wanted = [65504, 65504, 65504, -65504, 65504, -65504, 2.0**-24, 0]
+    for pool, kind in zip(arrays[-3:-1], "kv", strict=True):
+        np.testing.assert_array_equal(stored(pool, kind, "float16", 8)[5, 0], wanted)
