@@ -136,7 +136,7 @@ BUDGET = {
     "optc/system": 850,
     "optc/system/foreign": 250,
     "optc/system/hardware": 700,
-    "optc/system/logs": 50,
+    "optc/system/logs": 100,
     "optc/system/notebook": 100,
     "optc/system/options": 700,
     "optc/system/processes": 300,

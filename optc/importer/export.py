@@ -6,10 +6,6 @@ transformers and have no values yet.
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -26,11 +22,11 @@ from optc.importer.skeleton import build_decoder, first_line
 from optc.importer.tracing.complex_pairs import real_pairs
 from optc.importer.tracing.kept_graphs import KeptGraph, pack, unpack
 from optc.importer.tracing.shortcuts import known_results
+from optc.system.logs.quiet import quiet
 
 OPSET = 23
 IR_VERSION = 10
 _PREFIX = "decoder."
-_LOGGERS = ("torch.onnx", "torch.export", "torch.__trace", "transformers")
 _FIXED = "fixed_rope"
 _ROPE_OF_LENGTH = ("dynamic", "longrope")
 
@@ -149,19 +145,3 @@ def _fix_rope(decoder: PreTrainedModel) -> bool:
             module.rope_type = dict.fromkeys(kind, "default")
             fixed = True
     return fixed
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep notes to developers of PyTorch and transformers off the user's terminal."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

@@ -19,7 +19,7 @@ from optc.importer.checkpoint import checkpoint_files, read_tensors, weights_lef
 from optc.importer.config import check_layers_held, read_config
 from optc.importer.conversion.parameters import as_parameters
 from optc.importer.conversion.tensor import Tensor
-from optc.importer.export import export_decoder, quiet
+from optc.importer.export import export_decoder
 from optc.importer.imported import ImportedModel
 from optc.importer.model_folder import model_name
 from optc.importer.quantized.settings import settings_of
@@ -31,6 +31,7 @@ from optc.importer.text_model.context import read_context
 from optc.importer.text_model.layers import check_layers
 from optc.importer.text_model.part import text_config, text_tensors
 from optc.importer.tokenizer_files import TOKENIZER_FILES
+from optc.system.logs.quiet import quiet
 
 #: What transformers raises at a config that it cannot make sense of.
 _REFUSALS = (

@@ -15,8 +15,9 @@ from transformers import PreTrainedModel
 
 from optc.errors import UnsupportedError
 from optc.importer import export
-from optc.importer.export import IR_VERSION, OPSET, export_decoder, quiet
+from optc.importer.export import IR_VERSION, OPSET, export_decoder
 from optc.importer.tracing.kept_graphs import pack
+from optc.system.logs.quiet import quiet
 from tests.importer.decoders import config_of
 
 

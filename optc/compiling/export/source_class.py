@@ -15,10 +15,10 @@ from optc.compiling.export.origins.trace import Origins, trace_origins
 from optc.compiling.export.parameters import graph_name
 from optc.errors import InputError
 from optc.importer.config import CONFIG_FILE, read_config
-from optc.importer.export import quiet
 from optc.importer.hugging_face import build_config
 from optc.importer.skeleton import Skeleton, read_skeleton
 from optc.importer.text_model.part import text_config
+from optc.system.logs.quiet import quiet
 from optc.system.scratch import Scratch
 
 #: Of what other tools quantized; the export states its own.

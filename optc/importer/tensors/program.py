@@ -19,9 +19,10 @@ from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors, Tensors, digest_of
 from optc.importer.tensors.interface import describe
 from optc.importer.tensors.signature import signature_hint
-from optc.importer.tensors.translation import first_line, quiet, translated
+from optc.importer.tensors.translation import first_line, translated
 from optc.ir.exact_folding import fold_exactly
 from optc.system.foreign.file import open_file
+from optc.system.logs.quiet import quiet
 from optc.system.sources.dim import MOST, Dim
 
 #: The words before PyTorch's own bounds, each as ``batch = Dim('batch', min=2, max=63)``.

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import onnx_ir as ir
@@ -16,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from optc.errors import UnsupportedError
+from optc.system.logs.quiet import quiet
 
 OPSET = 23
 _ATEN = torch.ops.aten
@@ -24,7 +21,6 @@ _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 #: Words of the exporter's errors before what failed, and before the node where it did.
 _SUMMARY, _EXECUTING = "## Exception summary", "While executing"
 _MOST_LETTERS = 300
-_LOGGERS = ("torch.onnx", "torch.export", "torch._export", "onnxscript", "torch.fx")
 
 
 def translated(program: ExportedProgram, name: str) -> ir.Model:
@@ -116,18 +112,3 @@ def _reason(error: BaseException) -> str:
     node = rest.partition("\n")[0].strip()
     place = f"{told} at {node}" if node else told
     return " ".join(place.split())[:_MOST_LETTERS]
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without the notes of PyTorch's exporters, which are about their own code."""
-    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            for name in _LOGGERS:
-                logging.getLogger(name).setLevel(logging.ERROR)
-            yield
-        finally:
-            for name, level in levels.items():
-                logging.getLogger(name).setLevel(level)

@@ -17,12 +17,13 @@ from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.olmoe.modeling_olmoe import OlmoeSparseMoeBlock
 
 from optc.importer.capturing import experts as capture
-from optc.importer.export import OPSET, quiet
+from optc.importer.export import OPSET
 from optc.importer.import_model import import_model
 from optc.ir.functions import attributes_of
 from optc.passes.canonicalize import Canonicalize
 from optc.passes.canonicalize.canonicalize import STEPS
 from optc.passes.canonicalize.dense_form import check_dense_form
+from optc.system.logs.quiet import quiet
 from tests.importer.decoders import Float32, build, config_of, error, reference, run, save, tokens
 from tests.passes.canonicalize.texts import evaluate
 

@@ -82,3 +82,15 @@ def test_what_cannot_be_inferred_stays_as_it_is_stated() -> None:
     imported = import_onnx(model, "m")
     assert imported.interface.outputs[0].dims == ("n", 9)
     assert imported.warnings == ()
+
+
+def test_where_inference_fails_all_stays_as_it_is_stated_and_nothing_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]>
+        graph (float[n, 4] x) => (float[n, 9] y) { z = Transpose <perm = [0, 7]> (x)
+        y = Neg (z) }"""
+    )
+    assert import_onnx(model, "m").interface.outputs[0].dims == ("n", 9)
+    assert not caplog.records

@@ -13,8 +13,8 @@ from onnxscript import FLOAT, opset18
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
 
-from optc.importer.export import quiet
 from optc.importer.tracing import shortcuts
+from optc.system.logs.quiet import quiet
 
 AXES = {0: torch.export.Dim("B")}
 
