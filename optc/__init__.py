@@ -105,16 +105,16 @@ _HOMES = {
 
 #: What needs the packages of the ``compile`` extra.
 _COMPILING = frozenset({"compile", "plan", "plan_ladder"})
-#: What the modules of these import and do is there on Linux alone.
-_ON_LINUX = _COMPILING | {"load", "load_tensors", "Engine", "TensorEngine", "Embedder"}
-_ON_LINUX |= {"load_transcriber", "Transcriber", "Classifier", "Reranker", "TextClassifier"}
-_ON_LINUX |= {"load_image_generator", "ImageGenerator", "TokenClassifier"}
-_ON_LINUX |= {"load_text_to_text", "TextToTextGenerator"}
+#: What the modules of these import and do is not there on every system.
+_ON_SOME = _COMPILING | {"load", "load_tensors", "Engine", "TensorEngine", "Embedder"}
+_ON_SOME |= {"load_transcriber", "Transcriber", "Classifier", "Reranker", "TextClassifier"}
+_ON_SOME |= {"load_image_generator", "ImageGenerator", "TokenClassifier"}
+_ON_SOME |= {"load_text_to_text", "TextToTextGenerator"}
 
 
 def __getattr__(name: str) -> object:
-    if name in _ON_LINUX:
-        import_module("optc.system.supported").check_system()
+    if name in _ON_SOME:
+        import_module("optc.system.supported").check_system(compiling=name in _COMPILING)
     if name == "__version__":
         from importlib.metadata import version
 

@@ -79,11 +79,14 @@ class SharedWeights:
         folder: Its folder, relative to that of the new engine.
         data: Its ``backend_data``.
         partial: It may lack some, which the new engine gets a file of its own for.
+        platform: What its code is for (`optc.system.hardware.target.Target.platform`); empty is
+            this machine.
     """
 
     folder: str
     data: dict[str, Any]
     partial: bool = False
+    platform: str = ""
 
 
 @dataclass(frozen=True)

@@ -50,26 +50,24 @@ class TvmBackend(TvmBackendBase):
         return lowering_support(node)
 
     def lacks(self, target: Target) -> str:
-        """Empty if the linker and runtime libraries for the target's processor are here."""
+        """Empty if the linker and runtime libraries for the target's platform are here."""
         from optc.backends.tvm.compiling.link import linker_command
         from optc.backends.tvm.runtime_fetch import lacking
-        from optc.backends.tvm.runtime_libs import LIBRARIES
         from optc.errors import UnavailableError
 
         try:
-            linker_command(target.processor)
+            linker_command(target.platform)
         except UnavailableError as error:
             return error.render()
-        return lacking(target.processor, LIBRARIES)
+        return lacking(target.platform)
 
     def fetch(self, target: Target) -> str:
-        """Get the runtime libraries for the target's processor from the package index."""
+        """Get the runtime libraries for the target's platform from the package index."""
         from optc.backends.tvm.runtime_fetch import fetch, lacking
-        from optc.backends.tvm.runtime_libs import LIBRARIES
 
-        if not lacking(target.processor, LIBRARIES):
+        if not lacking(target.platform):
             return "nothing to fetch: the runtime libraries are here"
-        return f"runtime libraries of TVM: {fetch(target.processor, LIBRARIES)}"
+        return f"runtime libraries of TVM: {fetch(target.platform)}"
 
     def gives_hidden(self, target: Target) -> bool:
         """CPU engines do."""
@@ -92,14 +90,15 @@ class TvmBackend(TvmBackendBase):
 
     def check(self, engine: EngineEntry, files: EngineFiles) -> None:
         """Check ``engine.data`` and the files that it leads to."""
-        from optc.backends.tvm.engine_data import read_data
+        from optc.backends.tvm.engine_data import CpuEngineData, read_data
         from optc.backends.tvm.packed_data import read_packed
         from optc.runtime.executable.tensors_interface import TensorsInterface
 
         if isinstance(engine.interface, TensorsInterface):
-            read_packed(engine.data, engine.interface).check_files(files)
+            data: CpuEngineData = read_packed(engine.data, engine.interface)
         else:
-            read_data(engine.data).check_files(files)
+            data = read_data(engine.data)
+        data.check_files(files, engine.target.system)
 
     def features_used(self, engine: EngineEntry) -> tuple[str, ...]:
         """Those of the instruction set that its kernels were compiled for."""

@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from optc.artifact.files import EngineFiles
 from optc.backend import StoredTensor
-from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
-from optc.backends.tvm.runtime_libs import LIBRARIES
+from optc.backends.tvm.engine_files import WEIGHTS_FILE, code_files
 from optc.backends.tvm.weights.weights_file import Placed
 from optc.proof.roofline.costs import StepCosts
 from optc.system.foreign.typed_json import typed
@@ -62,7 +61,7 @@ class CpuEngineData(EngineData, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         features: CPU features that the code uses.
         own_libraries: Its libraries lie in its own folder, as those of the engine whose weights it
-            reads are for another kind of processor.
+            reads are for another platform.
     """
 
     features: tuple[str, ...]
@@ -73,14 +72,19 @@ class CpuEngineData(EngineData, frozen=True, kw_only=True, forbid_unknown_fields
         """Folder of its libraries, relative to the engine's."""
         return "." if self.own_libraries else self.shared
 
-    def check_files(self, files: EngineFiles) -> None:
+    def check_files(self, files: EngineFiles, system: str) -> None:
         """Check that the manifest lists every file that a load opens.
+
+        Args:
+            files: Of the engine.
+            system: That of its target.
 
         Raises:
             ArtifactError: It does not, or the file of the weights is too short.
         """
-        files.entry(ENGINE_FILE)
-        for name in LIBRARIES:
+        code = code_files(system)
+        files.entry(code.engine)
+        for name in code.libraries:
             files.entry(name, self.libraries)
         self.check_weights(files)
 

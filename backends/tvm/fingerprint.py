@@ -10,7 +10,7 @@ import numpy as np
 
 from optc.artifact.spec_digest import interface_digest, spec_digest
 from optc.backends.tvm.engine_data import EngineData
-from optc.backends.tvm.engine_files import ENGINE_FILE
+from optc.backends.tvm.engine_files import code_files
 from optc.backends.tvm.packed_data import Packed, PackedEngineData
 from optc.backends.tvm.program import Tensor
 from optc.errors import ArtifactError
@@ -66,6 +66,6 @@ def _check(ffi: ModuleType, library: Any, expected: tuple[int, ...]) -> None:
         raise ArtifactError(
             "the manifest describes another engine: its limits, KV shape or weights are not those "
             "that the engine was compiled for",
-            where=ENGINE_FILE,
+            where=code_files().engine,
             hint="copy the artifact again or compile the model again",
         )

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optc.errors import UnavailableError
-from optc.system.hardware.target import AARCH64, Target
+from optc.system.hardware.platforms import AARCH64, LINUX, MACOS_ARM, X86_64, platform_of
+from optc.system.hardware.target import Target, processor_of
 
 if TYPE_CHECKING:
     import tvm
@@ -31,6 +32,12 @@ _LLVM_NAMES = {
     "asimddp": "dotprod",
     "atomics": "lse",
 }
+#: What the compiler is told of a platform. The release of macOS is that of the linker's (`link`).
+_PLAIN = {
+    X86_64: {"mcpu": "x86-64"},
+    AARCH64: {"mtriple": "aarch64-linux-gnu"},
+    MACOS_ARM: {"mtriple": "arm64-apple-macos12.0"},
+}
 
 
 @dataclass(frozen=True)
@@ -42,12 +49,19 @@ class Isa:
         features: CPU features (Linux names, sorted) that generated code may use, no others.
         lanes: float32 (and int32) values of one vector register.
         max_rows: Rows of the largest register tile of a matmul.
+        system: System that the code is for (`optc.system.hardware.platforms`).
     """
 
     name: str
     features: tuple[str, ...]
     lanes: int
     max_rows: int
+    system: str = LINUX
+
+    @property
+    def platform(self) -> str:
+        """The platform that the code is for (`optc.system.hardware.target.Target.platform`)."""
+        return platform_of(processor_of(self.features), self.system)
 
     @property
     def vnni(self) -> bool:
@@ -104,7 +118,7 @@ class Isa:
         return 64 if rows == 1 else 32 if rows == 2 else 16
 
     def tvm_target(self) -> tvm.target.Target:
-        """The compiler's target: plain x86-64 or aarch64 plus exactly `features`.
+        """The compiler's target: the plain processor and system plus exactly `features`.
 
         No number of cores is baked in; the thread pool decides when the engine is loaded.
         """
@@ -113,7 +127,7 @@ class Isa:
         attributes = [f"+{_LLVM_NAMES.get(name, name)}" for name in self.features]
         if self.expands:
             attributes.append("+popcnt")  # every processor with AVX-512 has it
-        plain = {"mtriple": "aarch64-linux-gnu"} if self.arm else {"mcpu": "x86-64"}
+        plain = _PLAIN[self.platform]
         return tvm.target.Target({"kind": "llvm", **plain, "mattr": attributes})
 
 
@@ -153,6 +167,6 @@ def _neon(target: Target, available: frozenset[str]) -> Isa:
             where=f"target {target.name}",
             hint="compile with --target aarch64-dotprod for a processor of Armv8.2 or later",
         )
-    if _I8MM in available:
-        return Isa("neon_i8mm", tuple(sorted((*_NEON, _I8MM))), lanes=4, max_rows=6)
-    return Isa("neon_dotprod", tuple(sorted(_NEON)), lanes=4, max_rows=6)
+    name, extra = ("neon_i8mm", (_I8MM,)) if _I8MM in available else ("neon_dotprod", ())
+    features = tuple(sorted((*_NEON, *extra)))
+    return Isa(name, features, lanes=4, max_rows=6, system=target.system)

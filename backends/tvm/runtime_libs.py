@@ -6,7 +6,6 @@ import ctypes
 import importlib.metadata
 import importlib.util
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Iterator
@@ -15,11 +14,11 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from optc.backends.tvm.runtime_fetch import fetched_folder, lacking
+from optc.backends.tvm.engine_files import code_files
+from optc.backends.tvm.runtime_fetch import fetched_folder, lacking, libraries_for
 from optc.errors import ArtifactError, UnavailableError
+from optc.system.hardware.platforms import this_platform
 
-#: In the order they must be opened.
-LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_extra.so")
 FFI_PACKAGE = "apache-tvm-ffi"
 
 
@@ -29,40 +28,41 @@ def compiler_package() -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
-def copy_libraries(folder: Path, *more: str, processor: str = "") -> tuple[str, ...]:
+def copy_libraries(folder: Path, *more: str, platform: str = "") -> tuple[str, ...]:
     """Copy the runtime libraries of the installed compiler and ``more`` into ``folder``; returns
     their names.
 
     Args:
         folder: Where they go.
         more: Others of the package.
-        processor: Kind of processor that they are for
-            (`optc.system.hardware.target.Target.processor`); empty is this machine's.
+        platform: What they are for (`optc.system.hardware.target.Target.platform`); empty is this
+            machine.
 
     Raises:
-        UnavailableError: The compiler is not installed, or its libraries for that processor have
+        UnavailableError: The compiler is not installed, or its libraries for that platform have
             not been fetched.
     """
-    if processor not in ("", platform.machine()):
-        return _copy_fetched(folder, processor)
+    if platform not in ("", this_platform()):
+        return _copy_fetched(folder, platform)
     package = compiler_package()
     if package is None:
         raise UnavailableError(
             "apache-tvm is not installed", where="tvm backend", hint="pip install 'optc[compile]'"
         )
-    names = (*LIBRARIES, *more)
+    names = (*code_files().libraries, *more)
     for name in names:
         shutil.copyfile(package / "lib" / name, folder / name)
     return names
 
 
-def _copy_fetched(folder: Path, processor: str) -> tuple[str, ...]:
-    reason = lacking(processor, LIBRARIES)
+def _copy_fetched(folder: Path, platform: str) -> tuple[str, ...]:
+    reason = lacking(platform)
     if reason:
         raise UnavailableError(reason, where="tvm backend")
-    for name in LIBRARIES:
-        shutil.copyfile(fetched_folder(processor) / name, folder / name)
-    return LIBRARIES
+    names = libraries_for(platform)
+    for name in names:
+        shutil.copyfile(fetched_folder(platform) / name, folder / name)
+    return names
 
 
 def libraries_bytes() -> int:
@@ -70,7 +70,7 @@ def libraries_bytes() -> int:
     package = compiler_package()
     if package is None:
         return 0
-    return sum((package / "lib" / name).stat().st_size for name in LIBRARIES)
+    return sum((package / "lib" / name).stat().st_size for name in code_files().libraries)
 
 
 def ffi_version() -> str:
@@ -158,7 +158,7 @@ def open_runtime(folder: Path) -> None:
     """
     if _runtime_is_open():
         return
-    for name in LIBRARIES:
+    for name in code_files().libraries:
         try:
             ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
         except OSError as error:

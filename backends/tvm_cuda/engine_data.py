@@ -9,11 +9,10 @@ from msgspec import Meta, Struct
 
 from optc.artifact.files import EngineFiles
 from optc.backends.tvm.engine_data import EngineData
-from optc.backends.tvm.engine_files import ENGINE_FILE
-from optc.backends.tvm.runtime_libs import LIBRARIES
+from optc.backends.tvm.engine_files import ENGINE_FILE, LIBRARIES
 from optc.system.foreign.typed_json import Positive, typed
 
-#: The CUDA part of TVM's runtime, beside `optc.backends.tvm.runtime_libs.LIBRARIES`.
+#: The CUDA part of TVM's runtime, beside `optc.backends.tvm.engine_files.LIBRARIES`.
 RUNTIME_LIBRARY = "libtvm_runtime_cuda.so"
 _Sm = Annotated[str, Meta(pattern=r"\A[0-9]{1,4}\Z")]
 

@@ -9,6 +9,7 @@ from optc import registry
 from optc.artifact.manifest import EngineEntry
 from optc.errors import InputError, UnavailableError
 from optc.system.hardware.machine import Machine, this_machine
+from optc.system.hardware.platforms import LINUX, MACOS
 from optc.system.suggest import near
 
 #: What each part of `_score` is called in a reason.
@@ -23,6 +24,8 @@ _WHY = (
     "it uses more of this CPU",
     "its backend goes first",
 )
+#: How to compile for the machine at hand.
+_OWN = {LINUX: "--target native", MACOS: "on Linux, with --target arm64-macos-dotprod"}
 #: Engines of at least this part of the fastest one's speed count as equally fast: medians of the
 #: gates' few rounds differ by as much from one measurement to the next.
 _AS_FAST = 0.9
@@ -89,7 +92,7 @@ def choose_engine(
         raise UnavailableError(
             "; ".join(f"{_described(e)}: {reasons[e.name]}" for e in candidates),
             where=where,
-            hint="compile it for this machine (--target native), or install what is missing",
+            hint=f"compile it for this machine ({_OWN[here.system]}), or install what is missing",
         )
     reasons |= _slower(fitting, speeds or {})
     best = max((e for e in fitting if not reasons[e.name]), key=_score)  # the first of equals

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from optc.errors import UnavailableError
+from optc.system.supported import check_system
 
 
 @contextmanager
@@ -13,8 +14,10 @@ def compile_packages() -> Iterator[None]:
     """Turn a missing third-party package into an error that says how to get it.
 
     Raises:
-        UnavailableError: A package of the ``compile`` extra is not installed.
+        UnavailableError: A package of the ``compile`` extra is not installed, or this is no system
+            that optc compiles on.
     """
+    check_system(compiling=True)
     with _packages("compile"):
         yield
 

@@ -14,8 +14,7 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 
 from optc.backends.tvm.runtime_fetch import fetch, fetched_folder, lacking
-from optc.backends.tvm.runtime_libs import LIBRARIES
-from optc.system.hardware.target import AARCH64
+from optc.system.hardware.platforms import AARCH64
 from tests.arm.emulator import FOLDER, RUNTIME, missing
 
 #: Of Debian 12, the release whose Python is the least that optc takes.
@@ -77,8 +76,8 @@ def main() -> None:
     for path in _downloaded("arm64", list(_PYTHON)):
         subprocess.run(["dpkg", "-x", path, FOLDER / "root"], check=True)
     _install_packages()
-    here = not lacking(AARCH64, LIBRARIES)
-    shutil.copytree(fetched_folder(AARCH64) if here else fetch(AARCH64, LIBRARIES), RUNTIME)
+    here = not lacking(AARCH64)
+    shutil.copytree(fetched_folder(AARCH64) if here else fetch(AARCH64), RUNTIME)
     for part in ("amd64", "arm64", "wheels"):
         shutil.rmtree(FOLDER / part)
     print(f"installed in {FOLDER}")

@@ -11,7 +11,7 @@ import pytest
 
 from optc.backends.tvm.compiling.compiler import export
 from optc.backends.tvm.isa import Isa
-from optc.system.hardware.target import AARCH64
+from optc.system.hardware.platforms import AARCH64
 from tests.arm.emulator import CPUS, ON_ARM, STANDS_FOR, call, need_emulator
 
 _folder = tempfile.TemporaryDirectory(prefix="optc-arm-")
@@ -38,7 +38,7 @@ def only_here() -> None:
 def linked(executable: Any) -> Path:
     """The shared library of a compiled module."""
     path = Path(_folder.name) / f"{id(executable)}.so"
-    export(executable, path, processor=AARCH64)
+    export(executable, path, platform=AARCH64)
     return path
 
 

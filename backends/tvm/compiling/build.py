@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from msgspec import structs, to_builtins
 from optc.backend import BuildOptions, EngineBuild, SharedWeights
 from optc.backends.tvm.compiling.link import linker_command
 from optc.backends.tvm.engine_data import CpuEngineData, read_common
-from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
+from optc.backends.tvm.engine_files import WEIGHTS_FILE, code_files
 from optc.backends.tvm.fingerprint import fingerprint
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.lowering.costs import step_costs
@@ -32,7 +31,8 @@ from optc.backends.tvm.weights.weights_file import (
     write_weights,
 )
 from optc.errors import UnsupportedError
-from optc.system.hardware.target import Target, processor_of
+from optc.system.hardware.platforms import this_platform
+from optc.system.hardware.target import Target
 from optc.system.processes.child_job import ChildJob
 from optc.system.progress import tell
 
@@ -58,7 +58,7 @@ def build_engine(
         UnavailableError: No kernel for the target, no linker, or the compiler crashed.
     """
     isa = isa_of(target)
-    linker_command(target.processor)
+    linker_command(target.platform)
     started = time.perf_counter()
     lowered = lower_model(model, target, options)
     lowered_at = time.perf_counter()
@@ -79,7 +79,7 @@ def build_engine(
         zeros=lowered.sparse.to_json(),
     )
     return EngineBuild(
-        files=(ENGINE_FILE, *files),
+        files=(code_files(target.system).engine, *files),
         spec=lowered.spec,
         requires={FFI_PACKAGE: ffi_version()},
         backend_data=_backend_data(lowered, placed, isa, options.shared),
@@ -120,17 +120,14 @@ def pack_weights(
 def libraries_of(target: Target, workdir: Path, shared: SharedWeights | None) -> tuple[str, ...]:
     """Copy the runtime libraries of an engine, unless the one whose weights it reads has them;
     returns their names."""
-    if shared is not None and not _apart(target.features, shared):
+    if shared is not None and not _apart(target.platform, shared):
         return ()
-    return copy_libraries(workdir, processor=target.processor)
+    return copy_libraries(workdir, platform=target.platform)
 
 
-def _apart(features: tuple[str, ...], shared: SharedWeights | None) -> bool:
-    """True if an engine reads the weights of one for another kind of processor."""
-    if shared is None:
-        return False
-    owner = processor_of(shared.data.get("features", ())) or platform.machine()
-    return processor_of(features) not in ("", owner)
+def _apart(platform: str, shared: SharedWeights | None) -> bool:
+    """True if an engine for ``platform`` reads the weights of one for another."""
+    return shared is not None and platform not in ("", shared.platform or this_platform())
 
 
 def _told(weights: Sequence[PackedWeight]) -> Callable[[int], None]:
@@ -150,7 +147,7 @@ def _backend_data(
 ) -> dict[str, Any]:
     data = CpuEngineData(
         shared="." if shared is None else shared.folder,
-        own_libraries=_apart(isa.features, shared),
+        own_libraries=_apart(isa.platform, shared),
         features=tuple(isa.features),
         costs=step_costs(lowered.program, isa.peaks),
         ffi=ffi_version(),
@@ -176,6 +173,7 @@ def compiling(
     Raises:
         UnsupportedError, UnavailableError: From that function: what the compiler says.
     """
-    request = {"program": program.to_json(), "engine": str(workdir / ENGINE_FILE)}
+    engine = workdir / code_files(Target(program.target, "cpu").system).engine
+    request = {"program": program.to_json(), "engine": str(engine)}
     with COMPILER.started(json.dumps({**request, "compiler": compiler})) as finish:
         yield finish

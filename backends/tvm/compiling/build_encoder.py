@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from optc.backend import EngineBuild
 from optc.backends.tvm.compiling.build import compiling
 from optc.backends.tvm.compiling.link import linker_command
-from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
+from optc.backends.tvm.engine_files import WEIGHTS_FILE, code_files
 from optc.backends.tvm.fingerprint import tensors_fingerprint
 from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.lowering.lower_encoder import lower_encoder
@@ -42,14 +42,14 @@ def build_encoder(
             hint="--recipe encoder-int8, or --backend onnxruntime",
         )
     isa = isa_of(target)
-    linker_command(target.processor)
+    linker_command(target.platform)
     started = time.perf_counter()
     lowered = lower_encoder(model, interface, target)
     lowered_at = time.perf_counter()
     tensors = [tensor for weight in lowered.weights for tensor in weight.tensors]
     mark = tensors_fingerprint(interface, lowered.packed, tensors)
     with compiling(replace(lowered.program, fingerprint=mark), workdir) as finish:
-        libraries = copy_libraries(workdir, processor=target.processor)
+        libraries = copy_libraries(workdir, platform=target.platform)
         placed = write_weights(workdir / WEIGHTS_FILE, lowered.weights)
         packed_at = time.perf_counter()
         report = finish()
@@ -67,7 +67,7 @@ def build_encoder(
         packed=lowered.packed,
     )
     return EngineBuild(
-        files=(ENGINE_FILE, WEIGHTS_FILE, *libraries),
+        files=(code_files(target.system).engine, WEIGHTS_FILE, *libraries),
         spec=interface,
         requires={FFI_PACKAGE: ffi_version()},
         backend_data=to_builtins(data),

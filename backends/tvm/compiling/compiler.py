@@ -63,8 +63,7 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         tir_pipeline=without(frozenset(keys)),
     )
     names = {f"{PREFIX}{name}": f"{PREFIX}{objects.symbol(key)}" for name, key in keys.items()}
-    processor = Target("", "cpu", isa.features).processor
-    export(executable, engine, THREAD_POOL, kernels=kernels, names=names, processor=processor)
+    export(executable, engine, THREAD_POOL, kernels=kernels, names=names, platform=isa.platform)
     return {
         "isa": isa.name,
         "kernels": len(kernel_names(program)),
@@ -118,10 +117,10 @@ def export(
     *sources: Path,
     kernels: Mapping[str, bytes] | None = None,
     names: Mapping[str, str] | None = None,
-    processor: str = "",
+    platform: str = "",
 ) -> None:
     """Link the shared library ``engine``, with ``sources`` in C, with objects ``kernels`` and with
-    further ``names`` of symbols, for a kind of ``processor`` (see `link`).
+    further ``names`` of symbols, for a ``platform`` (see `link`).
 
     Raises:
         UnavailableError: There is no linker.
@@ -130,7 +129,7 @@ def export(
     def link_objects(output: str, objects: list[str], options: Any = None, **_: Any) -> None:
         with tempfile.TemporaryDirectory() as folder:
             more = [_written(Path(folder) / f"{n}.o", o) for n, o in (kernels or {}).items()]
-            link(output, [*objects, *more], [str(source) for source in sources], names, processor)
+            link(output, [*objects, *more], [str(source) for source in sources], names, platform)
 
     # no triple: TVM would otherwise run the linker to ask for it
     link_objects.get_target_triple = lambda: None  # type: ignore[attr-defined]

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from optc.system.hardware.platforms import MACOS, this_system
+
 #: Huge page of x86-64, and of Arm with pages of 4 KiB.
 HUGE_PAGE = 2 << 20
 #: Linux 5.14 and later; the standard library has no name for it.
@@ -58,15 +60,20 @@ class HugePageWriter:
 
 def map_now(mapping: mmap.mmap) -> None:
     """Map a file by huge pages, and all of it now: by page faults it takes longer, and the first
-    requests would wait for it."""
+    requests would wait for it. macOS, which has no huge pages of files, is asked to read it."""
+    if this_system() == MACOS:
+        mapping.madvise(mmap.MADV_WILLNEED)
+        return
     _advise(mapping, mmap.MADV_HUGEPAGE)
     _advise(mapping, _MADV_POPULATE_READ)
 
 
 def anonymous(size: int) -> mmap.mmap:
-    """Zeroed memory of this process in huge pages, which the system hands out on first write."""
+    """Zeroed memory of this process in huge pages, which the system hands out on first write; on
+    macOS in its usual pages of 16 KiB."""
     mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    _advise(mapping, mmap.MADV_HUGEPAGE)
+    if this_system() != MACOS:
+        _advise(mapping, mmap.MADV_HUGEPAGE)
     return mapping
 
 

@@ -7,13 +7,13 @@ from types import ModuleType
 from typing import Any
 
 from optc.backends.tvm.engine_data import CpuEngineData, read_data
-from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE, check_files
+from optc.backends.tvm.engine_files import WEIGHTS_FILE, check_files, code_files
 from optc.backends.tvm.fingerprint import FINGERPRINT, check_fingerprint
 from optc.backends.tvm.loaded.executable import TvmExecutable
 from optc.backends.tvm.loaded.thread_pool import load_library, want_threads
 from optc.backends.tvm.replay.recording import Recorder
 from optc.backends.tvm.replay.replay import REPLAY, Replays
-from optc.backends.tvm.runtime_libs import LIBRARIES, check_ffi_version, import_ffi, open_runtime
+from optc.backends.tvm.runtime_libs import check_ffi_version, import_ffi, open_runtime
 from optc.backends.tvm.streamed.budget import resident_bytes
 from optc.backends.tvm.streamed.pieces import experts_of
 from optc.backends.tvm.streamed.streamed_files import StreamedFiles
@@ -54,9 +54,10 @@ def load_engine(
     found = read_data(data)
     shared = folder / found.shared  # another engine's, with these weights among its own
     libraries = folder / found.libraries
-    check_files(folder / ENGINE_FILE, shared / WEIGHTS_FILE, *(libraries / n for n in LIBRARIES))
+    code = code_files()
+    engine = folder / code.engine
+    check_files(engine, shared / WEIGHTS_FILE, *(libraries / name for name in code.libraries))
     ffi = start_runtime(libraries, found, threads)
-    engine = folder / ENGINE_FILE
     vm = open_vm(ffi, engine, CPU_DEVICES)
     check_fingerprint(ffi, kernel_library(ffi, engine, FINGERPRINT), spec, found)
     files = (shared / WEIGHTS_FILE, folder / WEIGHTS_FILE)

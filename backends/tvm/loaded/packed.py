@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE, check_files
+from optc.backends.tvm.engine_files import WEIGHTS_FILE, check_files, code_files
 from optc.backends.tvm.fingerprint import FINGERPRINT, check_tensors_fingerprint
 from optc.backends.tvm.kv_layout import POOL_TYPES, pool_shapes
 from optc.backends.tvm.loaded.loader import CPU_DEVICES, kernel_library, open_vm, start_runtime
@@ -26,7 +26,6 @@ from optc.backends.tvm.loaded.pools import pages
 from optc.backends.tvm.loaded.thread_pool import OwnThreads
 from optc.backends.tvm.packed_data import Packed, read_packed
 from optc.backends.tvm.replay.recording import tensors_of
-from optc.backends.tvm.runtime_libs import LIBRARIES
 from optc.backends.tvm.weights.weights_file import WeightFiles
 from optc.errors import EngineError
 from optc.runtime.executable.tensors_interface import TensorsInterface
@@ -121,9 +120,10 @@ def load_encoder(
             are not those of the engine.
     """
     found = read_packed(data, interface)
-    check_files(folder / ENGINE_FILE, *(folder / name for name in (WEIGHTS_FILE, *LIBRARIES)))
+    code = code_files()
+    engine = folder / code.engine
+    check_files(engine, *(folder / name for name in (WEIGHTS_FILE, *code.libraries)))
     ffi = start_runtime(folder, found, None)
-    engine = folder / ENGINE_FILE
     vm = open_vm(ffi, engine, CPU_DEVICES)
     library = kernel_library(ffi, engine, FINGERPRINT)
     check_tensors_fingerprint(ffi, library, interface, found)

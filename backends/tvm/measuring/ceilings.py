@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from optc.backends.tvm.engine_data import read_data
-from optc.backends.tvm.engine_files import ENGINE_FILE
+from optc.backends.tvm.engine_files import code_files
 from optc.backends.tvm.isa import Isa, isa_of
 from optc.backends.tvm.loaded.loader import kernel_library, start_runtime
 from optc.proof.roofline.ceilings import Ceiling
@@ -142,5 +142,5 @@ def open_meter(folder: Path, data: dict[str, Any], threads: int, working_set_byt
     found = read_data(data)
     ffi = start_runtime(folder, found, threads)
     isa = isa_of(Target("", "cpu", found.features))
-    library = kernel_library(ffi, folder / ENGINE_FILE, NOTHING)
+    library = kernel_library(ffi, folder / code_files().engine, NOTHING)
     return Meter(ffi, library, isa, threads, working_set_bytes)

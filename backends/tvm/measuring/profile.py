@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from optc.backends.tvm.engine_files import ENGINE_FILE
+from optc.backends.tvm.engine_files import code_files
 from optc.backends.tvm.loaded.executable import TvmExecutable
 from optc.backends.tvm.loaded.loader import CPU_DEVICES, kernel_library, load_engine, open_vm
 from optc.backends.tvm.measuring.ceilings import NOTHING, NOTHING_OPERANDS
@@ -94,7 +94,7 @@ def open_profiler(
         UnavailableError, ArtifactError: As `optc.backends.tvm.loaded.loader.load_engine`.
     """
     executable = load_engine(folder, spec, data, threads)
-    ffi, engine = import_ffi(), folder / ENGINE_FILE
+    ffi, engine = import_ffi(), folder / code_files().engine
     library = kernel_library(ffi, engine, NOTHING)
     recorder = Recorder(open_vm(ffi, engine, CPU_DEVICES), library)
     return TvmProfiler(executable, ffi, library, recorder)

@@ -1,5 +1,8 @@
-/* How long a thread has waited for a processor. Only the C library's syscall() is needed. */
+/* How long a thread has waited for a processor. */
 
+#if defined(__linux__) && !defined(OPTC_POSIX)
+
+/* Only the C library's syscall() is needed. */
 #include <fcntl.h>
 #include <sys/syscall.h>
 
@@ -25,3 +28,12 @@ static long long wait_of(int id) {
   while (*place && *++place >= '0' && *place <= '9') wait = 10 * wait + (*place - '0');
   return wait;
 }
+
+#else
+
+static long long wait_of(int id) {
+  (void)id;
+  return -1;
+}
+
+#endif

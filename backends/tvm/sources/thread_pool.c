@@ -10,15 +10,15 @@ that puts them behind those for milliseconds, many times a step. Here
 - where workers hold up the launching thread, or get no processor, it runs loops alone for a while.
 
 The memory of a pool is its owner's, zeroed, of optc_pool_bytes() bytes. One thread launches, any
-number work. Only the C library's syscall() is needed. */
+number work. On Linux only the C library's syscall() is needed; elsewhere, and where OPTC_POSIX is
+defined, POSIX threads. */
 
 #include <stddef.h>
 
 #include "clock.h"
 #include "schedstat.h"
+#include "sleeping.h"
 
-#define FUTEX_WAIT_PRIVATE 128
-#define FUTEX_WAKE_PRIVATE 129
 #define LINE _Alignas(64)
 /* Times are cycles of `now`, some 3 per nanosecond. A worker spins over what lies between
 two steps (a processor without work is one that a hypervisor gives away), the launching thread for
@@ -92,14 +92,6 @@ static __thread struct pool *current;
 #define STORE(place, value) __atomic_store_n(&(place), value, __ATOMIC_SEQ_CST)
 #define ADD(place, value) __atomic_add_fetch(&(place), value, __ATOMIC_SEQ_CST)
 
-static void sleep_on(unsigned *word, unsigned value) {
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-}
-
-static void wake(unsigned *word) {
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 0x7fffffff, NULL, NULL, 0);
-}
-
 /* Wait until `word` is not (`until_equal`: is) `value`; returns whether it came to that. */
 static int spin(unsigned *word, unsigned value, int until_equal, long long cycles) {
   long long begun = now();
@@ -170,7 +162,7 @@ void optc_pool_use(struct pool *pool, int threads) {
 void optc_pool_work(struct pool *pool) {
   int self = ADD(pool->workers, 1);
   if (self >= MOST_THREADS) return;
-  STORE(pool->ids[self], (int)syscall(SYS_gettid));
+  STORE(pool->ids[self], thread_number());
   while (!LOAD(pool->stopped)) {
     unsigned seen = LOAD(pool->launches);
     work(pool, self);

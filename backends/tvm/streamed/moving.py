@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optc.errors import UnavailableError
+from optc.system.hardware.platforms import MACOS, this_system
 
 #: Linux 5.14 and later: a write fault for every page, without a write.
 _MADV_POPULATE_WRITE = 23
@@ -69,17 +70,22 @@ def check_system(files: Sequence[Mapped]) -> None:
     Raises:
         UnavailableError: It cannot; says why.
     """
+    if this_system() == MACOS:
+        raise _cannot("on macOS that is not written yet")
     for file in files:
         try:
             file.keep(0, mmap.PAGESIZE)
             file.let_go(0, mmap.PAGESIZE)
         except OSError as error:
-            raise UnavailableError(
-                "the system cannot keep a part of the weights in memory: "
-                + _reason(error.errno or 0),
-                where="resident_memory",
-                hint="load without resident_memory, which maps all weights",
-            ) from error
+            raise _cannot(_reason(error.errno or 0)) from error
+
+
+def _cannot(reason: str) -> UnavailableError:
+    return UnavailableError(
+        f"the system cannot keep a part of the weights in memory: {reason}",
+        where="resident_memory",
+        hint="load without resident_memory, which maps all weights",
+    )
 
 
 def _reason(number: int) -> str:

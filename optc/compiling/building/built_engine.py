@@ -115,7 +115,8 @@ def build_engine(
     name, started = engine_of(role, request), time.perf_counter()
     build = make(writer.subfolder(folder_of(name)))
     entry = entry_of(name, role, backend, request.target, build, source)
-    weights = shared or SharedWeights(f"../{name}", build.backend_data)
+    own = SharedWeights(f"../{name}", build.backend_data, platform=request.target.platform)
+    weights = shared or own
     return BuiltEngine(request, entry, build, weights, time.perf_counter() - started)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optc.system.hardware.target import CUDA, Target, known_targets
+from optc.system.hardware.target import Target, known_targets
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class TargetFacts:
 
 
 _EMULATED = "run under qemu by its tests"
+_INSPECTED = "built, and read as its loader reads it, by its tests; it has never run"
 _MODELLED = "its code runs on a model of the tile instructions by its tests"
 _UNRUN = "its kernels are compiled, and run on an emulator by their tests"
 _FACTS = {
@@ -60,6 +61,8 @@ _FACTS = {
         "Arm from Neoverse V1 and N2 (Graviton 3 and 4, Axion, Cobalt, Grace) on",
         tested=_EMULATED,
     ),
+    "arm64-macos-dotprod": TargetFacts("Macs from Apple M1 on, macOS 12", tested=_INSPECTED),
+    "arm64-macos-i8mm": TargetFacts("Macs from Apple M2 on, macOS 12", tested=_INSPECTED),
     "cuda:sm_80": TargetFacts("NVIDIA A100, A30", tested=_UNRUN),
     "cuda:sm_86": TargetFacts("NVIDIA A10, A40, RTX 30", tested=_UNRUN),
     "cuda:sm_89": TargetFacts("NVIDIA L4, L40, RTX 40", tested=_UNRUN),
@@ -76,14 +79,14 @@ def facts_of(target: Target) -> TargetFacts:
         return _FACTS[target.name]
     mine = set(target.features)
     best = TargetFacts("this machine", tested="no other target is like it")
-    for name, needed in _fixed().items():
+    for name, needed in _fixed(target.system).items():
         if needed and needed <= mine:
             best = TargetFacts("this machine", _FACTS[name].measured, _FACTS[name].tested)
     return best
 
 
-def _fixed() -> dict[str, set[str]]:
-    """Features of the targets for CPUs but ``native``, ascending."""
-    known = known_targets().items()
-    named = ((name, target) for name, target in known if not name.startswith(CUDA))
-    return {name: set(target.features) for name, target in named if name != "native"}
+def _fixed(system: str) -> dict[str, set[str]]:
+    """Features of a system's targets for CPUs but ``native``, ascending."""
+    fixed = (target for target in known_targets().values() if target.name != "native")
+    fitting = (one for one in fixed if one.kind == "cpu" and one.system == system)
+    return {target.name: set(target.features) for target in fitting}

@@ -11,6 +11,7 @@ from optc.proof.roofline.ceilings import Meter, sample
 from optc.proof.roofline.measurable import MeasurableBackend
 from optc.system.hardware.cpu_caches import beyond_caches
 from optc.system.hardware.target import known_targets, usable_threads
+from optc.system.supported import check_system
 
 #: Time that the ceilings are measured.
 MEASURE_S = 2.0
@@ -25,6 +26,7 @@ def measure_machine(where: str) -> Meter:
     Raises:
         UnavailableError: No backend can compile or measure them here.
     """
+    check_system(compiling=True)
     reasons = []
     for name in registry.backend_names():
         backend = registry.backend(name)

@@ -6,6 +6,7 @@ import ctypes
 from dataclasses import dataclass
 from functools import cache
 
+from optc.system.hardware.platforms import LINUX, SYSTEM_NAMES, this_system
 from optc.system.hardware.target import (
     Target,
     host_features,
@@ -28,12 +29,14 @@ class Machine:
         sm: Compute capability of each CUDA device, in the driver's order: 90 is sm_90.
         no_cuda: Why there is no device in ``sm``; empty if there are some.
         withheld: Why the system withholds the tiles of AMX that the CPU has; empty if it does not.
+        system: The system, one of `optc.system.hardware.platforms`.
     """
 
     features: frozenset[str]
     sm: tuple[int, ...] = ()
     no_cuda: str = "this machine has no CUDA device"
     withheld: str = ""
+    system: str = LINUX
 
     def misfit(self, target: Target) -> str:
         """Empty if what was compiled for ``target`` runs here, else the reason, one sentence.
@@ -42,6 +45,8 @@ class Machine:
         """
         if target.kind == "cuda":
             return self._cuda_misfit(target)
+        if target.system != self.system:
+            return f"it needs {SYSTEM_NAMES[target.system]}, this is {SYSTEM_NAMES[self.system]}"
         own = processor_of(self.features)
         if own and target.processor and own != target.processor:
             return f"it needs a processor of {target.processor}, this one is of {own}"
@@ -64,7 +69,7 @@ class Machine:
 def this_machine() -> Machine:
     """The machine that this process runs on."""
     sm, reason = _cuda_devices()
-    return Machine(host_features(), sm, reason, tiles_withheld())
+    return Machine(host_features(), sm, reason, tiles_withheld(), this_system())
 
 
 def _cuda_devices() -> tuple[tuple[int, ...], str]:

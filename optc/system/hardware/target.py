@@ -11,11 +11,20 @@ from pathlib import Path
 from optc.errors import InputError
 from optc.system.arm import arm_features, arm_name
 from optc.system.cpu_quota import cpu_quota
+from optc.system.hardware.platforms import (
+    AARCH64,
+    LINUX,
+    MACOS,
+    MACOS_ARM,
+    X86_64,
+    platform_of,
+    this_processor,
+    this_system,
+)
 from optc.system.hardware.tiles import TILE_FEATURES, tiles_refusal
+from optc.system.macos import fast_cores, mac_features, mac_name
 from optc.system.suggest import near
 
-#: Kinds of processors that engines for CPUs are compiled for, as ``uname -m`` calls them.
-X86_64, AARCH64 = "x86_64", "aarch64"
 #: CPU feature names (Linux's) that the kernels choose between.
 KERNEL_FEATURES = (
     "avx2",
@@ -73,6 +82,17 @@ class Target:
         """`X86_64` or `AARCH64`, by the features; empty on CUDA, and of a target without any."""
         return processor_of(self.features)
 
+    @property
+    def system(self) -> str:
+        """`LINUX` or `MACOS`, which its engines run on: its name says so."""
+        return MACOS if self.name.startswith(f"{MACOS_ARM}-") else LINUX
+
+    @property
+    def platform(self) -> str:
+        """The platform that its code is for (`optc.system.hardware.platforms.platform_of`); empty
+        on CUDA, and of a target without features."""
+        return platform_of(self.processor, self.system)
+
     def missing_on(self, available: frozenset[str]) -> tuple[str, ...]:
         """The required CPU features that ``available`` lacks, sorted."""
         return tuple(sorted(set(self.features) - available))
@@ -85,8 +105,8 @@ def processor_of(features: Iterable[str]) -> str:
 
 
 def host_features() -> frozenset[str]:
-    """CPU features of this machine that the kernels know, from the kernel's CPU description; those
-    of tiles only if the system grants them, which it is asked for here."""
+    """CPU features of this machine that the kernels know, as the system describes the CPU; those of
+    tiles only if the system grants them, which it is asked for here."""
     found = _described_features()
     return found - TILE_FEATURES if tiles_withheld() else found
 
@@ -98,7 +118,9 @@ def tiles_withheld() -> str:
 
 
 def _described_features() -> frozenset[str]:
-    if platform.machine() == AARCH64:
+    if this_system() == MACOS:
+        return mac_features() & frozenset(KERNEL_FEATURES)
+    if this_processor() == AARCH64:
         return arm_features() & frozenset(KERNEL_FEATURES)
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("flags"):
@@ -119,8 +141,10 @@ def lacking(missing: Iterable[str], withheld: str = "") -> str:
 
 
 def cpu_name() -> str:
-    """Model name of this machine's processor, from the kernel's CPU description."""
-    if platform.machine() == AARCH64:
+    """Model name of this machine's processor, as the system gives it."""
+    if this_system() == MACOS:
+        return mac_name()
+    if this_processor() == AARCH64:
         return arm_name()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -129,14 +153,18 @@ def cpu_name() -> str:
 
 
 def usable_threads() -> int:
-    """Threads this process may really use: the lesser of CPU affinity and cgroup quota."""
+    """Threads this process may really use: the lesser of CPU affinity and cgroup quota; on macOS,
+    which has neither, as many as there are fast cores."""
+    if this_system() == MACOS:
+        return fast_cores()
     count = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return count if quota is None else min(count, max(1, int(quota)))
 
 
 def known_targets() -> dict[str, Target]:
-    """Every target by name; ``native`` resolves to the features of this machine."""
+    """Every target by name; ``native`` resolves to the features of this machine, and is none of
+    macOS, where nothing is compiled."""
     cpu = {
         "native": tuple(sorted(host_features())),
         "x86-64-v3": _V3,
@@ -144,7 +172,11 @@ def known_targets() -> dict[str, Target]:
         "x86-64-amx": tuple(sorted(_AMX)),
         "aarch64-dotprod": _DOTPROD,
         "aarch64-i8mm": (*_DOTPROD, "i8mm"),
+        f"{MACOS_ARM}-dotprod": _DOTPROD,
+        f"{MACOS_ARM}-i8mm": (*_DOTPROD, "i8mm"),
     }
+    if this_system() == MACOS:
+        del cpu["native"]
     targets = [Target(name, "cpu", features) for name, features in cpu.items()]
     return {target.name: target for target in (*targets, *(cuda_target(sm) for sm in CUDA_SMS))}
 

@@ -43,7 +43,8 @@ from optc.backends.tvm.kernels.token_wise import (
     window_rows,
 )
 from optc.backends.tvm.kernels.token_wise import gather_rows as rows
-from optc.system.hardware.target import AARCH64, host_features, known_targets
+from optc.system.hardware.platforms import AARCH64
+from optc.system.hardware.target import host_features, known_targets
 from tests.arm import kernels as arm
 from tests.arm.kernels import target_of
 

@@ -36,7 +36,8 @@ from optc.backends.tvm.weights.sparse_packing import (
     pack_sparse,
     starts,
 )
-from optc.system.hardware.target import AARCH64, Target, host_features, known_targets
+from optc.system.hardware.platforms import AARCH64
+from optc.system.hardware.target import Target, host_features, known_targets
 from tests.arm import kernels as arm
 from tests.arm.kernels import target_of
 from tests.backends.tvm.kernel_cases import DEVICE, blank

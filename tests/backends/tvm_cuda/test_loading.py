@@ -9,8 +9,8 @@ import onnx_ir as ir
 import pytest
 import tvm_ffi
 
-from optc.backends.tvm.engine_files import ENGINE_FILE, WEIGHTS_FILE
-from optc.backends.tvm.runtime_libs import LIBRARIES, ffi_version
+from optc.backends.tvm.engine_files import ENGINE_FILE, LIBRARIES, WEIGHTS_FILE
+from optc.backends.tvm.runtime_libs import ffi_version
 from optc.backends.tvm_cuda import BACKEND
 from optc.backends.tvm_cuda.engine_data import RUNTIME_LIBRARY
 from optc.backends.tvm_cuda.images import best_image, image_file

@@ -45,7 +45,7 @@ def test_targets(optc: Optc) -> None:
     targets = {entry["name"]: entry for entry in value["targets"]}
     cuda = [f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 100, 120)]
     cpus = ["native", "x86-64-v3", "x86-64-v4-vnni", "x86-64-amx"]
-    cpus += ["aarch64-dotprod", "aarch64-i8mm"]
+    cpus += ["aarch64-dotprod", "aarch64-i8mm", "arm64-macos-dotprod", "arm64-macos-i8mm"]
     assert list(targets) == [*cpus, *cuda]
     assert targets["native"]["runs_here"] is True
     assert targets["native"]["features"] == value["host"]["features"]
@@ -55,6 +55,9 @@ def test_targets(optc: Optc) -> None:
     assert targets["cuda:sm_90"]["measured"] == [{"machine": "H200", "date": "2026-11-27"}]
     assert targets["aarch64-i8mm"]["measured"] == []
     assert targets["aarch64-i8mm"]["tested"] == "run under qemu by its tests"
+    assert targets["arm64-macos-i8mm"]["measured"] == []
+    assert targets["arm64-macos-i8mm"]["tested"].endswith("it has never run")
+    assert targets["arm64-macos-i8mm"]["reason"] == "it needs macOS, this is Linux"
     out = " ".join(optc("targets").out.split())
     assert "x86-64-v3 needs avx2 f16c fma" in out
     assert f"this machine: {value['host']['cpu']}, {value['host']['threads']} threads" in out

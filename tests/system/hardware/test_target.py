@@ -7,10 +7,12 @@ import pytest
 from optc.errors import InputError
 from optc.system.hardware import target
 from optc.system.hardware.machine import Machine, this_machine
+from optc.system.hardware.platforms import MACOS
 from optc.system.hardware.target import Target, known_targets, parse_target
 
 V3 = frozenset({"avx2", "f16c", "fma"})
 AMX = frozenset(known_targets()["x86-64-amx"].features)
+M1 = frozenset({"asimd", "asimddp", "atomics"})
 TILES = {"amx_tile", "amx_int8", "amx_bf16"}
 
 
@@ -75,6 +77,14 @@ def test_unknown_targets_are_named(name: str, message: str) -> None:
             Machine(frozenset({"asimd"})),
             "it needs a processor of x86_64, this one is of aarch64",
         ),
+        ("arm64-macos-dotprod", Machine(M1, system=MACOS), ""),
+        (
+            "arm64-macos-i8mm",
+            Machine(M1, system=MACOS),
+            "it needs i8mm, which this CPU lacks",
+        ),
+        ("arm64-macos-dotprod", Machine(M1), "it needs macOS, this is Linux"),
+        ("aarch64-dotprod", Machine(M1, system=MACOS), "it needs Linux, this is macOS"),
         (
             "sm_80",
             Machine(V3, (), "no driver"),

@@ -37,7 +37,8 @@ from optc.backends.tvm.weights.weights_file import (
 from optc.compiling.resolving.limits import predicted_bytes
 from optc.compiling.resolving.memory import PeakMemory
 from optc.errors import InputError, UnavailableError
-from optc.system.hardware.target import AARCH64, X86_64, Target, parse_target
+from optc.system.hardware.platforms import AARCH64, MACOS_ARM, X86_64
+from optc.system.hardware.target import Target, parse_target
 from optc.system.progress import telling
 from tests.backends.tvm.engine_driver import (
     FUSED,
@@ -205,6 +206,7 @@ def test_another_processor_needs_the_ziglang_wheel(monkeypatch: pytest.MonkeyPat
     zig = (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu.2.28")
     monkeypatch.setattr(platform, "machine", lambda: X86_64)
     assert link_module.linker_command(AARCH64) == zig
+    assert link_module.linker_command(MACOS_ARM) == (*zig[:-1], "aarch64-macos.12.0")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UnavailableError, match="for aarch64 on x86_64 needs the ziglang") as caught:
         link_module.linker_command(AARCH64)

@@ -43,11 +43,14 @@ class Group(ctypes.Structure):
     _fields_ = [("sync", ctypes.c_void_p), ("tasks", ctypes.c_int)]
 
 
-@pytest.fixture(scope="module")
-def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The pool alone, as a library."""
-    path = tmp_path_factory.mktemp("pool") / "pool.so"
-    link(str(path), [], [str(SOURCE)])
+@pytest.fixture(scope="module", params=["futex", "posix"])
+def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The pool alone, as a library: with Linux's calls, and with those that macOS has."""
+    folder = tmp_path_factory.mktemp("pool")
+    path, source = folder / "pool.so", folder / "pool.c"
+    define = "#define OPTC_POSIX\n" if request.param == "posix" else ""
+    source.write_text(f'{define}#include "{SOURCE}"\n')
+    link(str(path), [], [str(source)])
     return ctypes.CDLL(str(path))
 
 
