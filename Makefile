@@ -21,13 +21,16 @@ test: $(STAMP) lint types layers
 test-long: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
-# Kernels and engines for aarch64 under an emulator, which takes an hour or so. Installs it and a
-# Python of aarch64 into .arm, by apt-get (Debian, Ubuntu) and pip; `make test` uses them if there.
+# Kernels and engines for aarch64 under an emulator, and kernels for macOS, which takes hours.
+# Installs it and a Python of aarch64 into .arm, by apt-get (Debian, Ubuntu) and pip; `make test` uses
+# them if there.
 test-arm: $(STAMP)
 	$(BIN)/python -m tests.arm.install
 	OPTC_TEST_ARM_ENGINES=1 $(BIN)/python -m pytest tests/arm
-	OPTC_TEST_ARM=1 $(BIN)/python -m pytest -n 2 --dist worksteal \
-	  tests/backends/tvm/kernels tests/backends/tvm/test_schedule_kernels.py
+	for system in linux macos; do \
+	  OPTC_TEST_ARM=$$system $(BIN)/python -m pytest -n 2 --dist worksteal \
+	    tests/backends/tvm/kernels tests/backends/tvm/test_schedule_kernels.py || exit; \
+	done
 
 # Before every commit, two to three minutes: what machines can judge, the main job, and the tests of
 # what differs from BASE. `make check BASE=main` takes in what was committed since.

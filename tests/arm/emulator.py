@@ -23,10 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".arm"
 #: The runtime libraries of TVM.
 RUNTIME = FOLDER / "runtime"
-#: Kernels of all tests run on aarch64.
-ON_ARM = bool(os.environ.get("OPTC_TEST_ARM"))
+#: All that `make test-arm` runs; `make test` runs a small part.
+FULL = bool(os.environ.get("OPTC_TEST_ARM_ENGINES"))
+#: Kernels of all tests run on aarch64: ``linux`` or ``macos`` says which targets are meant.
+ON_ARM = os.environ.get("OPTC_TEST_ARM", "")
 #: The target of aarch64 that stands for one of x86.
-STANDS_FOR = {"x86-64-v3": "aarch64-dotprod", "x86-64-v4-vnni": "aarch64-i8mm"}
+_KIND = "arm64-macos" if ON_ARM == "macos" else "aarch64"
+STANDS_FOR = {"x86-64-v3": f"{_KIND}-dotprod", "x86-64-v4-vnni": f"{_KIND}-i8mm"}
 #: Processors that qemu knows with the features of a target, and no more products of bytes.
 CPUS = {"aarch64-dotprod": "neoverse-n1", "aarch64-i8mm": "max"}
 

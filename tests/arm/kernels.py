@@ -11,7 +11,7 @@ import pytest
 
 from optc.backends.tvm.compiling.compiler import export
 from optc.backends.tvm.isa import Isa
-from optc.system.hardware.platforms import AARCH64
+from optc.system.hardware.platforms import MACOS_ARM
 from tests.arm.emulator import CPUS, ON_ARM, STANDS_FOR, call, need_emulator
 
 _folder = tempfile.TemporaryDirectory(prefix="optc-arm-")
@@ -35,14 +35,15 @@ def only_here() -> None:
 
 
 @cache
-def linked(executable: Any) -> Path:
+def linked(executable: Any, platform: str) -> Path:
     """The shared library of a compiled module."""
-    path = Path(_folder.name) / f"{id(executable)}.so"
-    export(executable, path, platform=AARCH64)
+    suffix = "dylib" if platform == MACOS_ARM else "so"
+    path = Path(_folder.name) / f"{id(executable)}.{suffix}"
+    export(executable, path, platform=platform)
     return path
 
 
 def run(executable: Any, function: str, isa: Isa, arrays: list[Any]) -> list[Any]:
     """``arrays`` as the function leaves them."""
     cpu = CPUS["aarch64-i8mm" if isa.i8mm else "aarch64-dotprod"]
-    return call(linked(executable), function, arrays, cpu)
+    return call(linked(executable, isa.platform), function, arrays, cpu)

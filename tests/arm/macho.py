@@ -24,6 +24,16 @@ _TYPE, _IN_SECTION, _EXTERNAL = 0x0E, 0x0E, 0x01
 _EMBEDDED, _DIRECTORY, AD_HOC, _SHA256 = 0xFADE0CC0, 0xFADE0C02, 0x2, 2
 
 
+def _number(code: bytes, at: int) -> tuple[int, int]:
+    """A number of any length (LEB128), and the place behind it; modulo 2^64, as addresses are."""
+    value, shift = 0, 0
+    while True:
+        value |= (code[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if code[at - 1] < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, at
+
+
 @dataclass(frozen=True)
 class Segment:
     """A part of the file that is mapped as a whole."""
@@ -32,17 +42,19 @@ class Segment:
     offset: int
     size: int
     address: int
+    room: int
     protection: int
     flags: int
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A symbol that the loader looks up, and the library that it is taken from; ``weak`` ones are
-    looked up in all."""
+    """A symbol that the loader looks up, the library that it is taken from, and the address where
+    it goes; ``weak`` ones are looked up in all."""
 
     symbol: str
     library: str
+    address: int
     weak: bool = False
 
 
@@ -87,10 +99,10 @@ class MachO:
         return self._text(at + struct.unpack_from("<I", self.data, at + 8)[0])
 
     def _segment(self, at: int) -> Segment:
-        name, address, _, offset, size, _, protection, _, flags = struct.unpack_from(
+        name, address, room, offset, size, _, protection, _, flags = struct.unpack_from(
             "<16s4Q4I", self.data, at + 8
         )
-        return Segment(name.rstrip(b"\0").decode(), offset, size, address, protection, flags)
+        return Segment(name.rstrip(b"\0").decode(), offset, size, address, room, protection, flags)
 
     def section(self, name: str) -> bytes:
         """The bytes of the section ``name`` of the code's segment."""
@@ -131,45 +143,88 @@ class MachO:
         return bool(self._of(_UUID))
 
     @property
-    def exports(self) -> set[str]:
-        """Symbols that others see, as C spells them."""
+    def exports(self) -> dict[str, int]:
+        """Addresses of symbols that others see, as C spells them."""
         (at,) = self._of(_SYMBOLS)
         table, count, texts, _ = struct.unpack_from("<4I", self.data, at + 8)
-        found = set()
+        found = {}
         for place in range(table, table + 16 * count, 16):
-            name, kind = struct.unpack_from("<IB", self.data, place)
+            name, kind, _, _, address = struct.unpack_from("<I2BHQ", self.data, place)
             if kind & _TYPE == _IN_SECTION and kind & _EXTERNAL:
-                found.add(self._text(texts + name).removeprefix("_"))
+                found[self._text(texts + name).removeprefix("_")] = address
         return found
 
     @property
-    def bindings(self) -> set[Bound]:
+    def bindings(self) -> list[Bound]:
         """All that the loader looks up."""
-        (at,) = self._of(_BINDINGS)
-        places = struct.unpack_from("<10I", self.data, at + 8)
-        found: set[Bound] = set()
-        for kind in (1, 2, 3):  # at once, weak, lazily; before them addresses, behind them exports
-            start, size = places[2 * kind : 2 * kind + 2]
-            found |= set(self._bound(self.data[start : start + size], weak=kind == 2))
-        return found
+        return [
+            bound
+            for kind in (1, 2, 3)  # at once, weak, lazily
+            for bound in self._bound(self._loader_code(kind), weak=kind == 2)
+        ]
 
-    def _bound(self, code: bytes, *, weak: bool) -> Iterator[Bound]:
-        """Runs the loader's byte code."""
-        at, library, symbol = 0, 0, ""
+    @property
+    def pointers(self) -> list[int]:
+        """Addresses of all that points into the library itself, which lies elsewhere each time."""
+        code, found = self._loader_code(0), []
+        at, place = 0, 0
         while at < len(code):
             operation, value = code[at] & 0xF0, code[at] & 0x0F
             at += 1
+            times, skip = 0, 0
+            if operation == 0x20:
+                offset, at = _number(code, at)
+                place = self.segments[value].address + offset
+            elif operation == 0x30:
+                skip, at = _number(code, at)
+            elif operation == 0x40:
+                skip = 8 * value
+            elif operation == 0x50:
+                times = value
+            elif operation in (0x60, 0x80):
+                times, at = _number(code, at)
+            elif operation == 0x70:
+                times = 1
+            if operation in (0x70, 0x80):
+                skip, at = _number(code, at)
+            for _ in range(times):
+                found.append(place)
+                place += 8 + skip
+            place += 0 if times else skip
+        return found
+
+    def _loader_code(self, kind: int) -> bytes:
+        (at,) = self._of(_BINDINGS)
+        start, size = struct.unpack_from("<2I", self.data, at + 8 + 8 * kind)
+        return self.data[start : start + size]
+
+    def _bound(self, code: bytes, *, weak: bool) -> Iterator[Bound]:
+        """Runs the loader's byte code."""
+        at, library, symbol, place = 0, 0, "", 0
+        while at < len(code):
+            operation, value = code[at] & 0xF0, code[at] & 0x0F
+            at += 1
+            number, times = 0, 1
             if operation == 0x10:
                 library = value
             elif operation == 0x40:
                 end = code.index(b"\0", at)
                 symbol, at = code[at:end].decode(), end + 1
-            elif operation in (0x20, 0x60, 0x70, 0x80, 0xA0, 0xC0):  # have numbers of any length
-                for _ in range(2 if operation == 0xC0 else 1):
-                    at = next(i for i in range(at, len(code)) if code[i] < 0x80) + 1
-                assert operation != 0x20, "the library of a symbol lies beyond 15"
-            if operation in (0x90, 0xA0, 0xB0, 0xC0):
-                yield Bound(symbol, "" if weak else self.libraries[library - 1], weak)
+            elif operation in (0x60, 0x70, 0x80, 0xA0, 0xC0):
+                times, at = _number(code, at) if operation == 0xC0 else (1, at)
+                number, at = _number(code, at)
+            elif operation == 0xB0:
+                number = 8 * value
+            else:
+                assert operation in (0x00, 0x50, 0x90), hex(operation)
+            if operation == 0x70:
+                place = self.segments[value].address + number
+            elif operation == 0x80:
+                place += number
+            elif operation in (0x90, 0xA0, 0xB0, 0xC0):
+                for _ in range(times):
+                    yield Bound(symbol, "" if weak else self.libraries[library - 1], place, weak)
+                    place += 8 + number
 
     @property
     def signature(self) -> Signature:

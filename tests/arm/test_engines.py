@@ -4,7 +4,6 @@ for those of macOS, which are read."""
 from __future__ import annotations
 
 import json
-import os
 import struct
 import subprocess
 import sys
@@ -24,15 +23,23 @@ from optc.errors import UnavailableError
 from optc.system.hardware.machine import Machine
 from optc.system.hardware.platforms import AARCH64, MACOS
 from optc.system.hardware.target import known_targets
-from tests.arm.emulator import CPUS, ROOT, RUNTIME, environment, missing, need_emulator, python
+from tests.arm.emulator import (
+    CPUS,
+    FULL,
+    ROOT,
+    RUNTIME,
+    environment,
+    missing,
+    need_emulator,
+    python,
+)
 from tests.arm.mac_artifact import for_macos
 from tests.arm.macho import MachO
 from tests.arm.test_macos import check_code, check_library
 from tests.support.shared import made_once
 from tests.support.stub import write_tiny_model
 
-#: All models of `make test-arm`; `make test` compiles the tiny one alone, for one target of Arm.
-FULL = bool(os.environ.get("OPTC_TEST_ARM_ENGINES"))
+#: `make test` compiles the tiny model alone, for one target of Arm.
 ARM = ("aarch64-dotprod", "aarch64-i8mm") if FULL else ("aarch64-dotprod",)
 MACS = ("arm64-macos-dotprod", "arm64-macos-i8mm") if FULL else ()
 MODELS = ("tiny", "pycode") if FULL else ("tiny",)

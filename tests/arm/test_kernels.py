@@ -15,13 +15,16 @@ from optc.backends.tvm.kernels.token_wise.norm import RMSNorm
 from optc.backends.tvm.kernels.token_wise.quantize import Quantize
 from optc.errors import UnavailableError
 from optc.system.hardware.target import Target, known_targets
-from tests.arm.emulator import need_emulator
+from tests.arm.emulator import FULL, need_emulator
 from tests.arm.kernels import only_here
 from tests.backends.tvm import kernel_cases, matmul_cases
 from tests.backends.tvm.kernel_cases import Array, blank, blank_quantized
 from tests.backends.tvm.matmul_cases import assembly, int_case, two_level_case
 
 DOTPROD, I8MM = known_targets()["aarch64-dotprod"], known_targets()["aarch64-i8mm"]
+#: Code for macOS is placed in memory by a loader of the tests (`tests.arm.mach_loader`).
+STANDING = ("aarch64-dotprod", "aarch64-i8mm")
+STANDING += ("arm64-macos-dotprod", "arm64-macos-i8mm") if FULL else ()
 BYTES, SCALED = IntMatmul(192, 256), TwoLevelMatmul(100, 77, 32, bias=True)
 
 
@@ -72,11 +75,11 @@ def _both(run: object, isa: Isa) -> tuple[Array, Array]:
     return run(here), run(isa)  # type: ignore[operator]
 
 
-@pytest.fixture(params=[DOTPROD, I8MM], ids=["dotprod", "i8mm"])
+@pytest.fixture(params=STANDING)
 def isa(request: pytest.FixtureRequest) -> Isa:
     need_emulator()
     only_here()
-    return isa_of(request.param)
+    return isa_of(known_targets()[request.param])
 
 
 @pytest.mark.parametrize("rows", [1, 5])

@@ -18,6 +18,7 @@ import numpy as np
 os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = "1"
 
 from optc.backends.tvm.runtime_libs import import_ffi, open_runtime
+from tests.arm.mach_loader import MachLibrary
 
 
 @cache
@@ -25,9 +26,17 @@ def loaded(library: str) -> Any:
     return import_ffi().load_module(library)
 
 
+@cache
+def in_memory(library: str) -> MachLibrary:
+    return MachLibrary(Path(library))
+
+
 def call(request: dict[str, Any]) -> list[Any]:
     """The request's arrays as the kernel leaves them."""
     arrays = [aligned(array) for array in request["arrays"]]
+    if request["library"].endswith(".dylib"):
+        in_memory(request["library"]).call(request["function"], arrays)
+        return arrays
     tensors = [import_ffi().from_dlpack(array) for array in arrays]
     loaded(request["library"])[request["function"]](*tensors)
     return arrays

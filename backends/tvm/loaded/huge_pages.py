@@ -62,7 +62,7 @@ def map_now(mapping: mmap.mmap) -> None:
     """Map a file by huge pages, and all of it now: by page faults it takes longer, and the first
     requests would wait for it. macOS, which has no huge pages of files, is asked to read it."""
     if this_system() == MACOS:
-        mapping.madvise(mmap.MADV_WILLNEED)
+        _advise(mapping, mmap.MADV_WILLNEED)
         return
     _advise(mapping, mmap.MADV_HUGEPAGE)
     _advise(mapping, _MADV_POPULATE_READ)

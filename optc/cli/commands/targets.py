@@ -28,7 +28,7 @@ from optc.system.hardware.target import (
 @click.option(
     "--fetch",
     metavar="TARGET",
-    help="Get what compiling for another processor needs from the package index.",
+    help="Get what compiling for another processor or system needs from the package index.",
 )
 @json_option
 def command(measure: bool, fetch: str | None, as_json: bool) -> None:
@@ -37,8 +37,9 @@ def command(measure: bool, fetch: str | None, as_json: bool) -> None:
 
     With --measure: read bandwidth and int8, bf16 and fp32 peaks of this machine, on all threads.
 
-    With --fetch TARGET: the runtime libraries of another kind of processor, such as
-    aarch64-dotprod on x86, which engines for it carry; some 95 MB are downloaded by pip, once.
+    With --fetch TARGET: the runtime libraries of another kind of processor or system, such as
+    aarch64-dotprod or arm64-macos-dotprod on x86, which engines for it carry; some 95 MB are
+    downloaded by pip, once.
     """
     if fetch is not None:
         _fetch(parse_target(fetch, "--fetch"), as_json)
