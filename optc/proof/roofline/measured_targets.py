@@ -36,7 +36,7 @@ class TargetFacts:
 
 
 _EMULATED = "run under qemu by its tests"
-_INSPECTED = "built, and read as its loader reads it, by its tests; it has never run"
+_INSPECTED = "built and inspected, its kernels run under qemu, by its tests; never run on a Mac"
 _MODELLED = "its code runs on a model of the tile instructions by its tests"
 _UNRUN = "its kernels are compiled, and run on an emulator by their tests"
 _FACTS = {
