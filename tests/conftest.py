@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 
-# PyTorch's threads wait for each other without sleeping: beside another worker and the commands
-# that tests start, two of them take several times the core time of one.
+# Before what reads them is imported: PyTorch has one thread where nothing says how many, and its
+# threads and TVM's sleep while they wait, as `tests.support.cost.asleep` explains.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,12 +18,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import optc
+from tests.support.cost.asleep import sleep_in_sessions
 from tests.support.cost.covering import mark_the_rest
 from tests.support.cost.forked_compiler import fork_compilers
 from tests.support.cost.rounded import rounded
 from tests.support.shared import made_once, shared_folder
 
 MODELS = Path(__file__).parents[1] / "examples/models"
+
+#: Python looks for garbage after 700 new objects. Graphs and what PyTorch traces make hundreds of
+#: thousands, nearly all of which stay while a test runs: a 25th of the time went into looking.
+GARBAGE = (20_000, 10, 20)
 
 # A test never depends on time: not on a busy machine's either. The same examples in every run.
 settings.register_profile(
@@ -39,6 +46,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*GARBAGE)
         gc.enable()
 
 
@@ -56,6 +64,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
         (folder / name).symlink_to(shared_folder(tmp_path_factory, name))
     patch = pytest.MonkeyPatch()
     patch.setenv("OPTC_CACHE", str(folder))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def sleeping_sessions() -> None:
+    """Threads of ONNX Runtime that wait sleep."""
+    sleep_in_sessions(pytest.MonkeyPatch())
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -17,6 +17,8 @@ from optc.ir.pipeline.phase import Effect, Phase
 #: Metadata of a field that says where something lies on this machine: such an option is taken, and
 #: left out of everything that is written, for an artifact does not depend on paths.
 LOCAL: Final = {"local": True}
+#: Types of the fields of passes: to evaluate them takes longer than to read the options.
+_KINDS: Final[dict[type, dict[str, Any]]] = {}
 
 
 @dataclass
@@ -254,7 +256,7 @@ class Pass:
     def _read(cls, options: Mapping[str, object]) -> dict[str, Any]:
         """Values of the fields' types."""
         known = [f.name for f in dataclasses.fields(cls)]
-        kinds = get_type_hints(cls)
+        kinds = _KINDS.get(cls) or _KINDS.setdefault(cls, get_type_hints(cls))
         values: dict[str, Any] = {}
         for key, value in options.items():
             if key not in known:

@@ -81,6 +81,7 @@ def compiled(config: Config, isa: Isa) -> Any:
     return tvm.compile(module, isa.tvm_target(), tir_pipeline=pipeline.register())
 
 
+@cache
 def assembly(config: Config, isa: Isa) -> str:
     """Its assembly text."""
     return str(compiled(config, isa).mod.inspect_source("s"))

@@ -57,19 +57,16 @@ def some(operands: list[Array], rows: slice) -> list[Array]:
 
 @pytest.mark.parametrize("zeros", SHARES)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-def test_has_the_bits_of_dense_weights_on_every_instruction_set(
-    config: SparseMatmul, zeros: float
-) -> None:
-    isa = isa_that_runs(SPARSE)
+def test_has_the_bits_of_dense_weights(config: SparseMatmul, zeros: float) -> None:
+    """On the instruction set that needs least: theirs are the same on every one."""
+    isa, other = isa_that_runs(SPARSE), isa_that_runs("x86-64-v3")
     operands, dense, expected = inputs(config, max(ROWS), zeros)
     whole = run(config, isa, operands)
     assert_close(whole + 1, expected + 1, 120)  # all may be zero
     for rows in ROWS:
         part = slice(max(ROWS) - rows, max(ROWS))
         ours = run(config, isa, some(operands, part))
-        for name in ("x86-64-v3", "x86-64-v4-vnni"):
-            theirs = run(config.dense, isa_that_runs(name), some(dense, part))
-            np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(ours, run(config.dense, other, some(dense, part)))
 
 
 @settings(max_examples=30, deadline=None)
