@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 
 import optc
 from optc.artifact.artifact import Artifact
+from optc.compiling.diffusion import compile as compiling
+from optc.importer.tensors.diffusion import import_diffusion
 from optc.importer.tensors.noise_levels import levels_of
 from tests.compiling.diffusion import pipelines
 from tests.compiling.diffusion.pipelines import diffusers, torch
+from tests.support.cost.imported_once import import_once
 
 PROMPTS = ["a red cat", "the sea"]
 
@@ -25,12 +29,26 @@ def _noise(shape: tuple[int, int, int], seed: int, count: int) -> Any:
     return torch.from_numpy(np.stack(noise).astype(np.float32))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def imported_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        import_once(patch, compiling, import_diffusion)
+        yield
+
+
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Artifact]:
+def text(tmp_path_factory: pytest.TempPathFactory, imported_once: None) -> tuple[Path, Artifact]:
     """A pipeline that takes prompts, and its artifact in float32."""
     folder = tmp_path_factory.mktemp("text")
     source = pipelines.text_to_image(folder)
     return source, optc.compile(source, "diffusion-fp32", folder / "a")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline without prompts."""
+    folder = tmp_path_factory.mktemp("plain")
+    return pipelines.unconditional(folder / "p", diffusers.DDIMScheduler(num_train_timesteps=100))
 
 
 @pytest.mark.parametrize(
@@ -102,10 +120,8 @@ def test_half_weights_take_half_the_bytes(text: tuple[Path, Artifact], tmp_path:
     assert 40 < values["step_sqnr_db"] < 100
 
 
-def test_a_pipeline_without_prompts(tmp_path: Path) -> None:
-    source = pipelines.unconditional(
-        tmp_path / "p", diffusers.DDIMScheduler(num_train_timesteps=100)
-    )
+def test_a_pipeline_without_prompts(plain: Path, tmp_path: Path) -> None:
+    source = plain
     artifact = optc.compile(source, output=tmp_path / "a")
     assert artifact.manifest.recipe["name"] == "diffusion-fp32"
     pipeline = diffusers.DDIMPipeline.from_pretrained(source)
@@ -166,12 +182,11 @@ def test_other_schedulers_are_refused(tmp_path: Path, scheduler: Any, message: s
         optc.compile(source, output=tmp_path / "a")
 
 
-def test_prompts_to_judge_by(text: tuple[Path, Artifact], tmp_path: Path) -> None:
+def test_prompts_to_judge_by(text: tuple[Path, Artifact], plain: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("\n \n")
     with pytest.raises(optc.InputError, match="no file has a line"):
         optc.compile(text[0], output=tmp_path / "a", inputs=[empty])
-    plain = pipelines.unconditional(tmp_path / "p")
     file = tmp_path / "prompts.txt"
     file.write_text("a dog\n")
     with pytest.raises(optc.InputError, match="the model takes no prompts"):

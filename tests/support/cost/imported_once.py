@@ -1,4 +1,4 @@
-"""Encoder-decoders that several tests compile are exported once.
+"""Models of several graphs that several tests compile are exported once.
 
 PyTorch's export of the three graphs of a tiny one takes five seconds or more, up to half of a
 compile.
@@ -15,12 +15,12 @@ from typing import TypeVar
 
 import pytest
 
-from optc.importer.tensors.encoder_decoder import ImportedHalves
+from optc.importer.tensors.diffusion import ImportedDiffusion
 from optc.importer.tensors.imported import ImportedTensors
 from optc.importer.tensors.speech import ImportedSpeech
 from optc.importer.tensors.text_to_text import ImportedRewriter
 
-Imported = TypeVar("Imported", ImportedSpeech, ImportedRewriter)
+Imported = TypeVar("Imported", ImportedSpeech, ImportedRewriter, ImportedDiffusion)
 
 
 def import_once(
@@ -31,22 +31,31 @@ def import_once(
 
     @cache
     def kept(folder: Path, files: tuple[tuple[str, int, int], ...]) -> Imported:
-        found = load(folder)
-        step = cache(found.halves.export_step)
-        halves = replace(found.halves, export_step=lambda: step().clone())
-        return replace(found, halves=halves)
+        return _with_one_step(load(folder))
 
     def again(folder: Path) -> Imported:
         files = ((one, one.stat()) for one in sorted(Path(folder).rglob("*")))
         found = kept(folder, tuple((str(a), b.st_size, b.st_mtime_ns) for a, b in files))
-        return replace(found, halves=of_its_own(found.halves))
+        return _of_its_own(found)
 
     patch.setattr(module, load.__name__, again)
 
 
-def of_its_own(halves: ImportedHalves) -> ImportedHalves:
-    """The same graphs, which a compile may change and give samples."""
-    return replace(halves, encoder=_copy(halves.encoder), decoder=_copy(halves.decoder))
+def _with_one_step(found: Imported) -> Imported:
+    """The same, whose decoder without a cache is exported once, too."""
+    if isinstance(found, ImportedDiffusion):
+        return found
+    step = cache(found.halves.export_step)
+    return replace(found, halves=replace(found.halves, export_step=lambda: step().clone()))
+
+
+def _of_its_own(found: Imported) -> Imported:
+    """The same with copies of graphs, which a compile may change and give samples."""
+    if isinstance(found, ImportedDiffusion):
+        return replace(found, parts={role: _copy(one) for role, one in found.parts.items()})
+    halves = found.halves
+    own = replace(halves, encoder=_copy(halves.encoder), decoder=_copy(halves.decoder))
+    return replace(found, halves=own)
 
 
 def _copy(part: ImportedTensors) -> ImportedTensors:
