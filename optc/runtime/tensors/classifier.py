@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from optc.errors import ArtifactError, RequestError
 from optc.runtime.executable.tensors import TensorsExecutable
-from optc.runtime.executable.tensors_interface import TensorsInterface
+from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface
 from optc.runtime.tensors.engine import TensorEngine
 from optc.runtime.tensors.images import ImageInput
 from optc.system.foreign.file import read_file
@@ -82,14 +82,13 @@ class Classifier(TensorEngine):
         found: list[Float32] = []
         (spec,) = self.inputs
         first = spec.dims[0]
-        fixed = first if isinstance(first, int) else 0
-        bounds = None if isinstance(first, int) else self._interface.symbols[first]
-        size = fixed or min(batch_size, bounds.most if bounds else batch_size)
+        symbols = self._interface.symbols
+        bounds = DimRange(first, first) if isinstance(first, int) else symbols[first]
+        size = max(bounds.least, min(batch_size, bounds.most))
         for start in range(0, len(images), size):
             for rows in _alike(self.images.batch(list(images[start : start + size]))):
                 count = len(rows)
-                least = fixed or (bounds.least if bounds else 1)
-                rows += [rows[-1]] * (least - count)
+                rows += rows[-1:] * (bounds.least - count)
                 outputs = self.run({spec.name: np.stack(rows)})
                 found += list(outputs[self.outputs[0].name][:count])
         return found

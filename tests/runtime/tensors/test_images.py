@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from optc.errors import InputError, RequestError, UnsupportedError
-from optc.runtime.tensors.images import ImageInput, image_files, parse_images
+from optc.runtime.tensors.images import ImageInput, image_files, opened_image, parse_images
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 PIXELS = np.random.default_rng(0).integers(0, 256, (37, 53, 3), np.uint8)
@@ -97,3 +98,14 @@ def test_what_is_no_image_is_told(tmp_path: Path) -> None:
 def test_a_file_that_says_otherwise_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises((InputError, UnsupportedError), match=message):
         parse_images(values, "x", "images.yaml")
+
+
+def test_an_image_has_no_more_pixels_than_are_left(tmp_path: Path) -> None:
+    """Which is known before they are read: a few bytes may stand for a thousand million."""
+    Image.fromarray(PIXELS).save(tmp_path / "a.png")
+    data = (tmp_path / "a.png").read_bytes()
+    assert np.asarray(opened_image(BytesIO(data), "input", 37 * 53)).shape == PIXELS.shape
+    with pytest.raises(RequestError) as caught:
+        opened_image(BytesIO(data), "input", 37 * 53 - 1)
+    assert str(caught.value) == "input: has 53 by 37 pixels, and 1960 are left for it"
+    assert opened_image(BytesIO(data), "input").size == (53, 37)

@@ -130,21 +130,26 @@ class Hears:
 
 
 class Says:
-    """A decoder that says words 1 and 2, or 3 and 2 where it translates; its past are the tokens.
-    It hears German."""
+    """A decoder that says two words, or 3 and the second where it translates; its past are the
+    tokens. It hears German."""
+
+    def __init__(self, first: int = 1, second: int = 2) -> None:
+        self.words = (first, second)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         tokens = inputs["input_ids"].astype(np.float32)[:, None, :, None]
         whole = np.concatenate([inputs["past_0"], tokens], axis=2)
         logits = np.zeros((len(whole), tokens.shape[2], _SIZE), np.float32)
+        past = inputs["past_0"].shape[2]
         for row, said in zip(logits, whole[:, 0, :, 0].astype(int).tolist(), strict=True):
-            row[-1, self._next(said)] = 9
+            for place, behind in enumerate(row, past + 1):
+                behind[self._next(said[:place])] = 9
         return {"logits": logits, "past_0_out": whole}
 
     def _next(self, said: list[int]) -> int:
         if len(said) == 1:
             return 7
-        words = [3 if 9 in said else 1, 2]
+        words = [3 if 9 in said else self.words[0], self.words[1]]
         timed = 10 not in said
         script = [_TIME, *words, _TIME + 20, 4] if timed else [*words, 4]
         return script[len(said) - (3 if timed else 4)]
@@ -153,10 +158,14 @@ class Says:
         pass
 
 
-def writer() -> Transcriber:
-    """A model of speech."""
+def writer(first: int = 1, second: int = 2, conventions: Conventions = SPEECH) -> Transcriber:
+    """A model of speech that says two words."""
     words = {"nought": 0, "hello": 1, "world": 2, "goodbye": 3}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="nought"))
     return Transcriber(
-        Hears(), TensorWriter(TensorDecoder(Says())), SPEECH, tokenizer, {"name": "toy"}
+        Hears(),
+        TensorWriter(TensorDecoder(Says(first, second))),
+        conventions,
+        tokenizer,
+        {"name": "toy"},
     )

@@ -64,11 +64,12 @@ def _added(
     """The engine's word error rate less the reference's, whose transcripts stand for words that
     nobody knows."""
     said = [sound.text or one.text for sound, one in zip(sounds, wanted, strict=True)]
-    rates = [
+    rates = (
         error_rate([(one.text, text) for one, text in zip(found, said, strict=True)])
         for found in (ours, wanted)
-    ]
-    return None if rates[0] is None or rates[1] is None else rates[0] - rates[1]
+    )
+    known = [rate for rate in rates if rate is not None]  # both or none: of the same words
+    return known[0] - known[1] if known else None
 
 
 def _agreement(
