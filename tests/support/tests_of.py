@@ -119,7 +119,10 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/structured/constraint.py": ("tests/runtime/structured/test_structured_ends.py",),
     "optc/runtime/step/masks.py": ("tests/runtime/structured/test_structured_core.py",),
     "optc/runtime/handle.py": ("tests/runtime/threads/test_own_process.py",),
-    "optc/runtime/engine.py": ("tests/runtime/threads/test_own_process.py",),
+    "optc/runtime/engine.py": (
+        "tests/runtime/threads/test_own_process.py",
+        "tests/runtime/metrics/test_engine_health.py",
+    ),
     "optc/runtime/loop/worker.py": (
         "tests/runtime/threads/test_own_process.py",
         "tests/runtime/adapters/test_input_processor.py",
@@ -174,7 +177,10 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/passes/kv_cache/test_kv_cache.py",
     ),
     "passes/kv_cache/kv_cache.py": ("tests/passes/kv_cache/test_kv_cache_refusals.py",),
-    "optc/runtime/text/tokenizer.py": ("tests/runtime/text/test_control_tokens.py",),
+    "optc/runtime/text/tokenizer.py": (
+        "tests/runtime/text/test_control_tokens.py",
+        "tests/runtime/text/test_unread_variables.py",
+    ),
     "optc/runtime/threads/awaiting.py": ("tests/runtime/test_handle.py",),
     "optc/runtime/submitting/submission.py": ("tests/runtime/submitting/test_input_processor.py",),
     "optc/artifact/pages/artifact_page.py": ("tests/artifact/pages/test_key_figures.py",),
@@ -231,12 +237,9 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/compiling/tensors/verify.py": ("tests/cli/test_tensors.py",),
     "optc/proof/gates/bisect/restore.py": ("tests/proof/gates/bisect/test_bisect.py",),
     "optc/proof/gates/bisect/step_feeds.py": ("tests/proof/gates/bisect/test_bisect.py",),
-    "optc/proof/gates/speech/measure.py": ("tests/compiling/speech/test_compile.py",),
-    "optc/proof/gates/tensors/measure.py": ("tests/compiling/tensors/test_text_heads.py",),
     "optc/runtime/scoring/prompt_logprobs.py": ("tests/runtime/scoring/test_score.py",),
     "optc/runtime/speech/transcriber.py": ("tests/serve/tensors/test_transcriptions.py",),
     "optc/runtime/speech/write.py": ("tests/serve/tensors/test_transcriptions.py",),
-    "optc/runtime/tensors/classifier.py": ("tests/compiling/tensors/test_classification.py",),
     "optc/runtime/speculative/drafters/chain_drafter.py": (
         "tests/runtime/speculative/drafters/test_draft_model.py",
         "tests/runtime/speculative/test_speculation.py",
@@ -247,13 +250,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
     "optc/runtime/text/named_templates.py": ("tests/runtime/text/test_chat_features.py",),
     "passes/kv_cache/layer_pools.py": ("tests/passes/kv_cache/test_slots.py",),
-    "passes/quantize/quantized_layers.py": ("tests/passes/quantize/test_quantize_weights.py",),
-    "passes/quantize/propagate/stages.py": (
-        "tests/passes/quantize/propagate/test_propagate_errors.py",
-    ),
     "passes/quantize/rotate/blocks.py": ("tests/passes/quantize/rotate/test_rotate.py",),
-    "passes/quantize/rotate/readers.py": ("tests/passes/quantize/rotate/test_rotate.py",),
-    "passes/quantize/rotate/rotated_rows.py": ("tests/passes/quantize/rotate/test_rotate.py",),
     "optc/system/cache_folder.py": ("tests/runtime/speculative/planning/test_costs_cache.py",),
     "optc/cli/artifact_path.py": ("tests/cli/commands/store/test_store.py",),
     "optc/cli/commands/families.py": ("tests/cli/commands/test_lists.py",),
@@ -294,6 +291,78 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "benchmarks/soak/memory.py": ("tests/benchmarks/test_soak.py",),
     "benchmarks/soak/traffic.py": ("tests/benchmarks/test_soak.py",),
     "benchmarks/inputs/shards.py": ("tests/benchmarks/inputs/test_grow_model.py",),
+    "passes/quantize/rotate/readers.py": (
+        "tests/passes/quantize/rotate/test_rotate_activations.py",
+    ),
+    "passes/quantize/rotate/rotated_rows.py": (
+        "tests/passes/quantize/rotate/test_rotate_activations.py",
+    ),
+    "passes/quantize/rotate/values.py": ("tests/passes/quantize/rotate/test_rotate.py",),
+    "passes/quantize/folding/scaled_pairs.py": (
+        "tests/passes/kv_cache/test_balance_keys.py",
+        "tests/passes/quantize/rotate/test_rotate_kv.py",
+    ),
+    "passes/quantize/activations/layers.py": (
+        "tests/passes/quantize/activations/test_allocate_activations.py",
+    ),
+    "passes/quantize/quantized_layers.py": (
+        "tests/passes/quantize/test_quantize_weights.py",
+        "tests/passes/quantize/given/test_grids.py",
+    ),
+    "passes/quantize/propagate/stages.py": (
+        "tests/passes/quantize/propagate/test_propagate_errors.py",
+        "tests/passes/quantize/given/test_grids.py",
+    ),
+    "passes/canonicalize/encoded/index_rows.py": (
+        "tests/passes/canonicalize/encoded/test_find_cross_attention.py",
+    ),
+    "passes/canonicalize/encoded/probed.py": (
+        "tests/passes/canonicalize/encoded/test_find_cross_attention.py",
+    ),
+    "passes/calibrating/predictions/text_shape.py": (
+        "tests/passes/calibrating/predictions/test_memory.py",
+    ),
+    "optc/runtime/kv_events/publisher.py": ("tests/runtime/kv_events/test_events.py",),
+    "optc/runtime/loop/places.py": (
+        "tests/runtime/loop/test_worker.py",
+        "tests/runtime/loop/test_bursts.py",
+    ),
+    "optc/runtime/loop/latch.py": ("tests/runtime/loop/test_worker.py",),
+    "optc/runtime/speech/sounds.py": ("tests/serve/tensors/test_transcriptions.py",),
+    "optc/runtime/speech/tensor_writer.py": ("tests/serve/tensors/test_transcriptions.py",),
+    "optc/runtime/speech/wanted.py": ("tests/serve/tensors/test_transcriptions.py",),
+    "optc/runtime/speech/transcript.py": ("tests/serve/tensors/test_transcriptions.py",),
+    "optc/runtime/audio/conventions.py": (
+        "tests/runtime/speech/test_rules.py",
+        "tests/serve/tensors/test_transcriptions.py",
+    ),
+    "optc/runtime/structured/harmless.py": ("tests/runtime/structured/test_trial.py",),
+    "optc/runtime/requests/ruled.py": ("tests/runtime/step/test_ruled.py",),
+    "optc/runtime/executable/adapter_spec.py": (
+        "tests/runtime/executable/test_step_interface.py",
+        "tests/runtime/adapters/test_peft.py",
+    ),
+    "optc/runtime/executable/encoder_states.py": ("tests/runtime/encoded/test_attending.py",),
+    "optc/runtime/executable/interface.py": ("tests/runtime/executable/test_tensors_interface.py",),
+    "optc/proof/gates/finite.py": ("tests/proof/gates/test_divergence.py",),
+    "optc/proof/gates/in_turns.py": ("tests/proof/gates/tensors/test_measure.py",),
+    "optc/proof/gates/weights_room.py": ("tests/proof/gates/test_speed.py",),
+    "optc/runtime/tensors/embedder.py": ("tests/serve/tensors/test_embeddings.py",),
+    "optc/runtime/tensors/engine.py": ("tests/serve/tensors/test_infer.py",),
+    "optc/runtime/tensors/ranked.py": ("tests/serve/scoring/test_routes.py",),
+    "optc/runtime/text_to_text/conventions.py": (
+        "tests/runtime/text_to_text/test_rules.py",
+        "tests/runtime/text_to_text/test_writer.py",
+    ),
+    "optc/runtime/text_to_text/rewriting.py": (
+        "tests/runtime/text_to_text/test_rules.py",
+        "tests/runtime/text_to_text/test_writer.py",
+    ),
+    "optc/runtime/text_to_text/step_writer.py": ("tests/runtime/text_to_text/test_writer.py",),
+    "optc/runtime/text_to_text/write.py": ("tests/runtime/text_to_text/test_writer.py",),
+    "optc/runtime/diffusion/conventions.py": ("tests/runtime/diffusion/test_solver.py",),
+    "optc/runtime/scoring/token_logprobs.py": ("tests/runtime/sampling/test_sampler.py",),
+    "optc/runtime/requests/completion_input.py": ("tests/runtime/loop/test_core.py",),
 }
 
 #: The same for all modules of a folder.

@@ -52,9 +52,9 @@ class Probe:
     graph: ir.Graph
     region: Region
     heads: int
-    products: ir.Value | None = None
-    merged: bool = False
-    causal: bool = False
+    products: ir.Value | None
+    merged: bool
+    causal: bool
 
     def scores(self) -> Scores:
         """The effect of the region on scores.

@@ -152,3 +152,35 @@ def test_its_contract_is_checked_around_it() -> None:
     AddAdapters().ensures(built)
     with pytest.raises(InputError, match="the model has adapters already"):
         AddAdapters().requires(built)
+
+
+TURNED = "r = optc.BlockHadamard <block: int = 16, width: int = 64> (x) "
+ROUNDED = "q, s = optc.QuantizeActivation <bits: int = 8> "
+TURNS = "q, s = optc.QuantizeActivation <bits: int = 8, hadamard: int = 64, width: int = 64> "
+MATMUL = " y = optc.QuantizedMatMul <bits: int = 8, group_size: int = 0> (q, s, w, scale)"
+#: Nodes before a layer, and the blocks of the rotation that its operand comes in.
+ROTATED = {
+    "y = MatMul (x, w)": 0,
+    f"{TURNED} y = MatMul (r, w)": 16,
+    f"{TURNED} y = optc.Bf16MatMul (r, w)": 16,
+    f"{ROUNDED} (x) {MATMUL}": 0,
+    f"{TURNS} (x) {MATMUL}": 64,
+    f"{TURNED} {ROUNDED} (r) {MATMUL}": 16,
+}
+
+
+@pytest.mark.parametrize("nodes", ROTATED)
+def test_modules_state_the_rotation_of_what_they_read(nodes: str) -> None:
+    """A of an adapter is rotated alike when it is loaded."""
+    weights = {"w": f32(64, 6), "scale": f32(6), "head": f32(6, 5)}
+    used = {name: array for name, array in weights.items() if name in f"{nodes} head"}
+    signature = "g (float[T,64] x) => (float[T,5] logits)"
+    built = model_of(signature, f"{nodes} logits = MatMul (y, head)", used)
+    for node in built.graph:
+        if node.outputs[0].name == "y":
+            node.outputs[0].shape = ir.Shape(("T", 6))
+    RaggedStep(KVPools((), ())).attach(built)
+    AddAdapters(max=1).run(built)
+    spec = RaggedStep.read(built).adapters
+    assert spec is not None
+    assert [module.hadamard for module in spec.modules] == [ROTATED[nodes]]

@@ -11,7 +11,8 @@ import pytest
 
 from optc.ir.pipeline.base import Pass, PassContext, PassReport
 from optc.passes.calibrating.reads_text import ReadsText
-from optc.passes.calibrating.recall import calibration_key
+from optc.passes.calibrating.recall import Recall, calibration_key
+from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.calibrate import Calibrate
 from optc.passes.quantize.propagate import stages
 from optc.passes.quantize.propagate.propagate_errors import PropagateErrors
@@ -115,3 +116,67 @@ def test_only_the_whole_is_kept_once_it_is_there(one: ReadsText, tmp_path: Path)
     run(one)
     cache = cache_at(str(tmp_path / "cache"))
     assert len(list(cache.keys(""))) == 1
+
+
+def test_parts_go_once_the_whole_is_kept_and_only_those_of_this_calibration(
+    tmp_path: Path,
+) -> None:
+    one, other = (Recall(str(tmp_path), key) for key in ("a" * 64, "b" * 64))
+    other.parts().value("first", lambda: 7)
+    (kept,) = cache_at(str(tmp_path)).keys("")
+
+    def compute() -> PassReport:
+        parts = one.parts()
+        assert (parts.value("first", lambda: 1), parts.value("second", lambda: 2)) == (1, 2)
+        assert len(list(cache_at(str(tmp_path)).keys(""))) == 3, "who is stopped now goes on here"
+        return PassReport(details={"weight": 2})
+
+    report = one.run(CalibrationStore(), compute)
+    assert set(cache_at(str(tmp_path)).keys("")) == {kept, "a" * 64}
+    again = one.run(CalibrationStore(), compute)
+    assert again.details == report.details
+    assert again.facts == {"from_cache": True}
+
+
+def of_two_rows(value: float) -> np.ndarray:
+    return np.full(2, value, np.float32)
+
+
+def test_a_part_that_is_kept_is_not_computed_again(tmp_path: Path) -> None:
+    parts = Recall(str(tmp_path), "a" * 64).parts()
+    assert [parts.value("first", lambda n=n: {"n": n}) for n in (1, 2)] == [{"n": 1}, {"n": 1}]
+    assert parts.found == 1
+    calls = []
+    for number in (3.0, 4.0):
+        store = CalibrationStore()
+
+        def compute(store: CalibrationStore = store, number: float = number) -> None:
+            calls.append(number)
+            store.put(("w",), INPUT_HESSIAN, of_two_rows(number))
+
+        parts.statistics("sums", store, compute)
+        np.testing.assert_array_equal(store.find("w", INPUT_HESSIAN), of_two_rows(3))
+    assert (calls, parts.found) == ([3.0], 2)
+
+
+def test_a_part_that_is_damaged_is_computed_again(tmp_path: Path) -> None:
+    parts = Recall(str(tmp_path), "a" * 64).parts()
+    parts.value("first", lambda: 1)
+    (entry,) = tmp_path.iterdir()
+    for file in entry.iterdir():
+        file.write_bytes(b"{")
+    assert parts.value("first", lambda: 2) == 2
+    assert parts.found == 0
+    assert parts.value("first", lambda: 3) == 2
+
+
+def test_without_a_folder_nothing_is_kept() -> None:
+    parts = Recall("", "a" * 64).parts()
+    assert [parts.value("first", lambda: 1), parts.value("first", lambda: 2)] == [1, 2]
+    done: list[str] = []
+    for name in ("a", "b"):
+        parts.statistics("sums", CalibrationStore(), lambda name=name: done.append(name))
+    assert (done, parts.found) == (["a", "b"], 0)
+    parts.clear()
+    report = PassReport(details={"weight": 2})
+    assert Recall("", "a" * 64).run(CalibrationStore(), lambda: report) is report

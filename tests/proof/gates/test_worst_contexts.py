@@ -30,7 +30,7 @@ def test_the_worst_of_all_parts_come_first_and_are_few() -> None:
         for index, part in enumerate(parts):
             kept.add(window, IDS, 20 * index, scores(*part))
     found = kept.to_json()
-    assert [entry["kl"] for entry in found] == [pytest.approx((119 - i) / 10) for i in range(MOST)]
+    assert [entry["kl"] for entry in found] == [pytest.approx((119 - i) / 10) for i in range(8)]
     flat = kl.reshape(3, 40)
     assert [flat[e["window"], e["position"]] for e in found] == [e["kl"] for e in found]
 

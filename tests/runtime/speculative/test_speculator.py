@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.requests.request_metrics import RequestMetrics
+from optc.runtime.scheduling.chunks import Chunk
+from optc.runtime.scheduling.scheduler import Scheduler
 from optc.runtime.speculative.planning.controller import Draftable, Fixed, StepTimes
 from optc.runtime.speculative.proposer import DraftOutcome, DraftRequest, Drafts
 from optc.runtime.speculative.speculator import DraftSource, Speculator
@@ -202,6 +205,27 @@ def test_a_source_is_told_of_rows_of_its_own_verifications_and_of_the_end() -> N
     assert rows == [{0: 3}]
     speculator.close()
     assert released == ["source"]
+
+
+def test_sources_that_read_requests_are_told_whose() -> None:
+    told: list[tuple[str, object]] = []
+    scheduler = Mock(spec=Scheduler)
+    plain, *others = (
+        DraftSource(Scripted({}), Fixed(1)),
+        DraftSource(Scripted({}), Fixed(1), attach=lambda given: told.append(("a", given))),
+        DraftSource(Scripted({}), Fixed(1), attach=lambda given: told.append(("b", given))),
+    )
+    Speculator([plain, *others]).attach(scheduler)
+    assert told == [("a", scheduler), ("b", scheduler)]
+
+
+def test_sources_that_read_steps_are_shown_each() -> None:
+    seen: list[object] = []
+    step: list[Chunk[Request]] = [Chunk(request(0), 0, 1)]
+    plain = DraftSource(Scripted({}), Fixed(1))
+    reads = DraftSource(Scripted({}), Fixed(1), note_step=seen.append)
+    Speculator([plain, reads]).note_step(step)
+    assert seen == [step]
 
 
 def test_a_source_that_is_not_ready_is_passed_over() -> None:

@@ -209,3 +209,16 @@ def test_a_front_alone_becomes_a_product_and_a_table() -> None:
     assert table is not None
     assert table.const_value is not None
     assert table.const_value.numpy().tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+
+
+def test_sizes_of_a_batch_that_are_read_of_the_images_go() -> None:
+    model = _text(
+        "c = Conv <strides = [4, 4]> (x, w)\nr = Reshape (c, flat)\n"
+        "t = Transpose <perm = [0, 2, 1]> (r)\nz = Add (t, place)\n"
+        "b = Shape <start = 0, end = 1> (x)\ns = Concat <axis = 0> (b, rest)\n"
+        "e = Expand (z, s)\ny = Tanh (e)",
+        ", float[4, 2] place = {1, 2, 3, 4, 5, 6, 7, 8}, int64[2] rest = {4, 2}",
+    )
+    Pipeline((PackRows(),)).run(model)
+    assert [node.op_type for node in model.graph] == ["MatMul", "Gather", "Add", "Tanh"]
+    assert "x" not in {str(value.name) for value in model.graph.inputs}

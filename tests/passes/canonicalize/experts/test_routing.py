@@ -55,6 +55,23 @@ def test_hints_say_which_of_two_equal_scorings_it_is() -> None:
     )
 
 
+@pytest.mark.parametrize("constant", [2.5, 0.4])
+def test_a_scale_stands_there_or_divides(constant: float) -> None:
+    one = Routing(CHOSEN, "softmax", scale=2.5)
+    known = replace(hints(one, "softmax"), constants=[7.0, constant, 0.0])
+    assert recognize(run_by_oracle(one), known) == one
+
+
+@pytest.mark.parametrize("constant", [-1e-20, -1.0, 0.0, 1e-3, 2.0])
+def test_only_what_is_small_and_positive_is_an_epsilon(constant: float) -> None:
+    """It would give the same weights, and be no such operator's attribute."""
+    one = Routing(CHOSEN, "softmax", normalize=1)
+    known = replace(hints(one, "softmax"), constants=[constant])
+    assert recognize(run_by_oracle(one), known) == one
+    small = replace(known, constants=[1e-20])
+    assert recognize(run_by_oracle(one), small) == replace(one, norm_epsilon=1e-20)
+
+
 @pytest.mark.parametrize("what", ["weights", "experts", "scale", "bias in the weights"])
 def test_anything_else_is_no_router(what: str) -> None:
     one = Routing(CHOSEN, "sigmoid", corrected=True)

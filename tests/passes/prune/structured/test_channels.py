@@ -100,3 +100,25 @@ def test_a_gate_on_an_attentions_result_loses_the_same_heads() -> None:
     assert [rows.linear.name for rows in found.rows] == ["wq", "wk", "wv", "wg"]
     sizes = {str(value.name): size for value, size in found.values.items()}
     assert sizes == dict.fromkeys(("p", "a", "q", "g", "g0"), 8) | {"k": 4, "v": 4}
+
+
+def test_heads_of_two_attentions_that_are_added_stay() -> None:
+    """Their heads are as many, but two layers would lose them together by chance alone."""
+    nodes = f"""
+        q = MatMul (x, wq)
+        k = MatMul (x, wk)
+        v = MatMul (x, wv)
+        {ATTENTION}
+        q2 = MatMul (x, wq2)
+        k2 = MatMul (x, wk2)
+        v2 = MatMul (x, wv2)
+        {ATTENTION.replace("a =", "a2 =").replace("(q, k, v)", "(q2, k2, v2)")}
+        p = Add (a, a2)
+        h = MatMul (p, wo)
+        {HEAD}"""
+    shapes = dict.fromkeys(("wq", "wq2", "wo"), (8, 8)) | {"head": (8, 6)}
+    shapes |= dict.fromkeys(("wk", "wv", "wk2", "wv2"), (8, 4))
+    model = model_of(SIGNATURE, nodes, {name: f32(*shape) for name, shape in shapes.items()})
+    report = PassReport()
+    assert find_channels(model, KV_GROUPS, report) == []
+    assert report.skipped[0].endswith("several attentions give its input")

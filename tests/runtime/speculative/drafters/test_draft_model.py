@@ -213,7 +213,7 @@ def test_blocks_of_requests_that_are_not_drafted_for_are_taken() -> None:
     assert draft.available() == draft.plan.blocks
 
 
-def long_request(number: int, tokens: int) -> Request:
+def long_request(number: int, tokens: int, leader: int | None = None) -> Request:
     return Request(
         number,
         CompletionInput(
@@ -226,6 +226,7 @@ def long_request(number: int, tokens: int) -> Request:
         max_length=60,
         tables=BlockTables.empty(1),
         metrics=RequestMetrics(0.0),
+        leader_id=leader,
     )
 
 
@@ -255,6 +256,29 @@ def test_a_request_beyond_the_context_does_not_keep_others_from_drafts() -> None
     longer, other = long_request(0, 5), long_request(1, 6)
     made = draft.propose([DraftRequest(longer, 8), DraftRequest(other, 2)])
     assert [len(drafts.tokens) for drafts in made] == [0, 2]
+
+
+def test_the_context_may_be_filled_to_its_end() -> None:
+    draft = draft_model()
+    draft.plan = replace(draft.plan, max_context=12)
+    (made,) = draft.propose([DraftRequest(long_request(0, 6), 6)])
+    assert len(made.tokens) == 6
+
+
+@pytest.mark.parametrize(
+    ("tokens", "first"),
+    [(4, [4, 4, 4]), (5, [5, 6])],
+    ids=["a prompt of one block has none to share", "one computes what both begin with"],
+)
+def test_who_waits_for_a_prompt_does_not_keep_others_from_drafts(
+    tokens: int, first: list[int]
+) -> None:
+    """Two completions of one prompt, and a text of its own that is no shorter."""
+    draft = draft_model()
+    leader, shares = long_request(0, tokens), long_request(1, tokens, leader=0)
+    other = long_request(2, first[-1])
+    draft.propose([DraftRequest(one, 1) for one in (leader, shares, other)])
+    assert batches_of(draft)[0] == first
 
 
 def test_prefixes_are_kept_if_nothing_is_said() -> None:
