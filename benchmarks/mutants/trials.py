@@ -147,7 +147,7 @@ class Trials:
             UnmutatedTestsError: A test fails, or all are skipped where that may not be.
         """
         new = [test for test in tests if test not in self.seconds]
-        with ThreadPoolExecutor(self._jobs) as pool:
+        with _threads(self._jobs) as pool:
             for test, answer in pool.map(lambda test: self._unmutated(test, may_skip), new):
                 if answer["passed"]:
                     self.seconds[test] = answer["seconds"]
@@ -167,7 +167,7 @@ class Trials:
         self, mutants: Iterable[tuple[Mutation, Sequence[str]]], done: Callable[[Trial], None]
     ) -> None:
         """Try each mutant by its test files, whose times are known; ``done`` gets each trial."""
-        with ThreadPoolExecutor(self._jobs) as pool:
+        with _threads(self._jobs) as pool:
             for trial in pool.map(lambda mutant: self._try(*mutant), mutants):
                 done(trial)
 
@@ -188,6 +188,16 @@ class Trials:
             yield copy
         finally:
             self._copies.put(copy)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool that, where it ends early, begins nothing more that was submitted."""
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def copy_tree(root: Path, copy: Path) -> None:

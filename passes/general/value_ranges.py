@@ -53,6 +53,11 @@ class ValueHistogram:
     def _span(self) -> tuple[float, float]:
         return (self.low, self.high if self.high > self.low else self.low + 1.0)
 
+    @property
+    def zero(self) -> int:
+        """Number of the bin that 0 is counted in."""
+        return int(np.histogram([0.0], _BINS, self._span)[0].argmax())
+
     def centers(self) -> Float64:
         """Centers of the bins."""
         edges = np.linspace(*self._span, _BINS + 1)
@@ -77,6 +82,8 @@ def by_percentile(seen: ValueHistogram) -> Range:
 
 def by_square(seen: ValueHistogram) -> Range:
     """The range of the least mean squared error."""
+    if seen.counts is None:
+        return by_ends(seen)
 
     def error(ends: Range) -> float:
         centers = seen.centers()
@@ -96,7 +103,7 @@ def by_entropy(seen: ValueHistogram) -> Range:
     if seen.counts is None:
         return by_ends(seen)
     centers, counts = seen.centers(), seen.counts.copy()
-    counts[np.argmin(np.abs(centers))] = 0.0
+    counts[seen.zero] = 0.0
     if not counts.any():
         return by_ends(seen)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from benchmarks.mutants import draw as drawing
 from benchmarks.mutants.journal import Journal
 from benchmarks.mutants.mutations import find_mutations
 from benchmarks.mutants.server import Answer
-from benchmarks.mutants.trials import _Copy
+from benchmarks.mutants.trials import _Copy, _threads
 from tests.support import tests_of as mapping
 
 ROOT = Path(__file__).parents[2]
@@ -312,6 +313,27 @@ def test_a_run_goes_on_where_it_was_ended(
     test.write_text(text)
     assert not changed["survived"]
     assert repeated == 3, "the module's own test did not change"
+
+
+def test_a_run_that_is_ended_begins_nothing_more() -> None:
+    begun: list[int] = []
+    started, ended = threading.Event(), threading.Event()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        started.set()
+        ended.wait(30)
+
+    def run() -> None:
+        with _threads(1) as pool:
+            futures = [pool.submit(work, number) for number in range(3)]
+            futures[-1].add_done_callback(lambda _: ended.set())  # once it is cancelled
+            started.wait()
+            raise SystemExit(143)
+
+    with pytest.raises(SystemExit):
+        run()
+    assert begun == [0]
 
 
 def test_endless_mutants_are_ended(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

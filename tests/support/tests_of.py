@@ -354,7 +354,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/text_to_text/test_rules.py",
         "tests/runtime/text_to_text/test_writer.py",
     ),
-    "optc/runtime/text_to_text/rewriting.py": (
+    "optc/runtime/text_to_text/params.py": (
         "tests/runtime/text_to_text/test_rules.py",
         "tests/runtime/text_to_text/test_writer.py",
     ),
@@ -363,6 +363,10 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/diffusion/conventions.py": ("tests/runtime/diffusion/test_solver.py",),
     "optc/runtime/scoring/token_logprobs.py": ("tests/runtime/sampling/test_sampler.py",),
     "optc/runtime/requests/completion_input.py": ("tests/runtime/loop/test_core.py",),
+    "passes/canonicalize/encoders/pooling.py": (
+        "tests/passes/canonicalize/encoders/test_pack_rows.py",
+        "tests/passes/canonicalize/encoders/test_front.py",
+    ),
 }
 
 #: The same for all modules of a folder.

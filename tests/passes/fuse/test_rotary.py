@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from optc.passes.fuse.rotary import FuseRotary
@@ -112,6 +113,19 @@ def test_separate_sources_are_joined() -> None:
     assert "attention.qkv = Concat <axis = -1> (q0, k0, v)" in nodes_text(model)
     for got, want in zip(run(model, feeds()), before, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_joined_sources_are_as_wide_as_all_together() -> None:
+    nodes = "q0, k0, u = Split <axis: int = -1> (x, sizes)\nv = MatMul (x, w)\n"
+    nodes += f"q = {rotate(4, 'q0')}\nk = {rotate(2, 'k0')}\n{PAGED}"
+    model = model_of(SIGNATURE, nodes, weights())
+    widths = {"q0": 16, "k0": 8, "v": 8}
+    for value in (value for node in model.graph for value in node.outputs):
+        if value.name in widths:
+            value.shape = ir.Shape(("T", widths[value.name]))
+    FuseRotary().run(model)
+    (joined,) = (node.outputs[0] for node in model.graph if node.op_type == "Concat")
+    assert joined.shape == ir.Shape(("T", 32))
 
 
 @pytest.mark.parametrize(

@@ -178,3 +178,16 @@ def test_every_value_of_the_slot_form_has_a_shape() -> None:
     KVSlots().run(model)
     without = [v.name for node in model.graph for v in node.outputs if v.shape is None]
     assert without == []
+
+
+def test_shapes_are_restated_whatever_else_has_none() -> None:
+    model = dense_model(Dense())
+    pipeline_of("kv-cache").run(model)
+    stated = [value for node in model.graph for value in node.outputs if value.shape is not None]
+    stated[0].shape = None
+    stated[1].shape = None
+    KVSlots().run(model)
+    shapes = [list(v.shape) for node in model.graph for v in node.outputs if v.shape is not None]
+    symbols = {str(shape[0]) for shape in shapes if shape}
+    assert "B" in symbols
+    assert not symbols & {"T", "R"}

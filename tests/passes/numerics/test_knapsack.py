@@ -44,6 +44,13 @@ def test_too_small_a_size_is_refused() -> None:
         choose([[Choice(2, 1.0), Choice(9, 0.0)], [Choice(3, 1.0)]], 4)
 
 
+def test_the_first_upgrade_without_room_is_the_price_of_size() -> None:
+    two = [[Choice(0, 10.0), Choice(2, 4.0)], [Choice(0, 3.0), Choice(3, 0.0)]]
+    assert knapsack._by_upgrades(two, 5) == ([1, 1], 0.0)
+    assert knapsack._by_upgrades(two, 4) == ([1, 0], 1.0)
+    assert knapsack._by_upgrades(two, 1) == ([0, 0], 3.0)
+
+
 def test_a_model_of_many_tensors_is_chosen_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses that fall by about four a bit, as those of weights; fewer states are no worse than
     single upgrades."""

@@ -190,6 +190,12 @@ def _text(front: str, initializers: str = "") -> ir.Model:
             "y = Transpose <perm = [0, 2, 1]> (r)",
             "read by Relu, and not by one convolution",
         ),
+        (
+            "c = Conv <strides = [4, 4]> (x, w)\nr = Reshape (c, flat)\n"
+            "t = Transpose <perm = [0, 2, 1]> (r)\nb = Shape (x)\nf = Cast <to = 1> (b)\n"
+            "s = ReduceSum <keepdims = 0> (f)\ny = Mul (t, s)",
+            "it reads the input behind the front",
+        ),
     ],
 )
 def test_fronts_that_are_not_recognized(front: str, message: str) -> None:
