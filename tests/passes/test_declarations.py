@@ -57,6 +57,12 @@ def test_which_passes_must_find_something() -> None:
     assert {name for name, one in passes.items() if one.expected} == EXPECTED
 
 
+def test_passes_that_move_weights_say_so() -> None:
+    """Checkpoints that are exported have other names and rows in their entries."""
+    moving = {name for name, one in registry.passes().items() if one.has(Effect.MOVES_WEIGHTS)}
+    assert moving == {"canonicalize", "fuse-gate-up", "fuse-qkv", "pack-rows"}
+
+
 def test_passes_that_read_a_text_say_how_much() -> None:
     model = dense_model(1)
     counts = {name: one().costs(model).text_tokens for name, one in registry.passes().items()}

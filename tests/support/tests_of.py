@@ -367,6 +367,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/passes/canonicalize/encoders/test_pack_rows.py",
         "tests/passes/canonicalize/encoders/test_front.py",
     ),
+    "passes/quantize/quantize_weights.py": ("tests/passes/quantize/test_layer_schemes.py",),
 }
 
 #: The same for all modules of a folder.

@@ -11,7 +11,7 @@ import pytest
 from optc.ir.linear import Linear, find_linear, merge_linears
 from optc.passes.numerics.affine import quantize_rows
 from optc.passes.numerics.scheme import Scheme
-from optc.passes.quantize.kept_rows import find_rows, keep_rows
+from optc.passes.quantize.kept_rows import find_rows, is_left, keep_rows, leave
 from optc.proof.reference.calibration import CalibrationStore
 from tests.support.dense_models import dense_model
 
@@ -70,3 +70,16 @@ def test_what_was_kept_is_found_whether_zeros_were_kept_or_not() -> None:
     (first, *_), scheme = linears(model), SCHEMES[2]
     keep_rows(store, first, scheme, quantize_rows(rows_of(first), scheme))
     assert find_rows(store, first, replace(scheme, zeros=True), "w") is not None
+
+
+def test_merged_layers_are_left_where_all_parts_are() -> None:
+    model, store = dense_model(1), CalibrationStore()
+    first, second, third = linears(model)[:3]
+    leave(store, [first.name, second.name])
+    assert [is_left(store, one) for one in (first, second, third)] == [True, True, False]
+    nodes, _ = merge_linears(model.graph, [first, second, third])
+    merged = find_linear(nodes[0])
+    assert merged is not None
+    assert not is_left(store, merged)
+    leave(store, [third.name])
+    assert is_left(store, merged)

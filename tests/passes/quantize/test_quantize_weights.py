@@ -12,6 +12,7 @@ from optc.errors import InputError
 from optc.ir.pipeline.base import PassContext
 from optc.ir.quantized_rows import QuantizedPart
 from optc.ir.sources import Source, sources_metadata, sources_of
+from optc.ir.weights import as_lazy
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.numerics.affine import dequantize_rows, quantize_rows
 from optc.passes.numerics.scheme import Scheme
@@ -409,3 +410,54 @@ def test_other_lookups_do_not_hide_the_table() -> None:
     other = ir.Node("", "Gather", [three, model.graph.inputs[0]], name="other")
     model.graph.insert_before(first, other)
     assert QuantizeWeights().run(model).details["embedding int8 per row"] == 1
+
+
+@pytest.mark.parametrize(
+    ("stated", "becomes"),
+    [
+        ({}, {"bits": 4, "group_size": 32, "head_bits": 8, "group_scales": "int"}),
+        ({"layer_bits": ["w=8"]}, {"layer_bits": ("w=8", "a=4g32", "b=4g32")}),
+        (
+            {"bits": 4, "group_size": 64, "method": "gptq"},
+            {"bits": 4, "group_size": 64, "layer_bits": ("a=4g64", "b=4g64")},
+        ),
+    ],
+)
+def test_a_layer_that_drafts_has_few_bits(stated: dict[str, Any], becomes: dict[str, Any]) -> None:
+    found = QuantizeWeights.from_options(stated).for_draft_layer(["a", "b"])
+    assert found.method == "round"
+    assert {name: getattr(found, name) for name in becomes} == becomes
+
+
+def test_only_tables_of_weights_are_tables_of_embeddings() -> None:
+    """A lookup in computed rows before one in a table."""
+    nodes = """
+        p = Tanh (x)
+        other = Gather <axis: int = 0> (p, ids)
+        e = Gather <axis: int = 0> (table, ids)
+        h = Add (e, other)
+        y = MatMul (h, head)"""
+    weights = {"table": f32(10, 32), "head": f32(32, 10)}
+    signature = "g (int64[S] ids, float[10,32] x) => (float[S,10] y)"
+    model = model_of(signature, nodes, weights)
+    table = ir.tensor(weights["table"], name="table")
+    model.graph.initializers["table"].const_value = as_lazy(table)
+    report = QuantizeWeights().run(model)
+    assert report.details["embedding int8 per row"] == 1
+    assert [n.op_type for n in model.graph if "Gather" in n.op_type] == [
+        "Gather",
+        "QuantizedGather",
+    ]
+
+
+def test_scales_of_activations_are_one_a_row() -> None:
+    nodes = "t = Tanh (x) u = MatMul (t, w) y = MatMul (u, head)"
+    weights = {"w": f32(32, 32), "head": f32(32, 10)}
+    model = model_of("g (float[B,S,32] x) => (float[B,S,10] y)", nodes, weights)
+    model.graph[0].outputs[0].shape = ir.Shape(("B", "S", 32))
+    QuantizeWeights().run(model)
+    quantize = next(node for node in model.graph if node.op_type == "QuantizeActivation")
+    assert [value.shape for value in quantize.outputs] == [
+        ir.Shape(("B", "S", 32)),
+        ir.Shape(("B", "S", 1)),
+    ]
