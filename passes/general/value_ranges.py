@@ -82,8 +82,6 @@ def by_percentile(seen: ValueHistogram) -> Range:
 
 def by_square(seen: ValueHistogram) -> Range:
     """The range of the least mean squared error."""
-    if seen.counts is None:
-        return by_ends(seen)
 
     def error(ends: Range) -> float:
         centers = seen.centers()

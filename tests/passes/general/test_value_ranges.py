@@ -26,10 +26,33 @@ def test_zeros_alone_are_clipped_nowhere(method: str) -> None:
     assert ends.low <= 0 <= ends.high
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_nothing_that_was_counted_is_clipped_nowhere(method: str) -> None:
-    ends = METHODS[method](ValueHistogram(-1.0, 3.0))
-    assert (ends.low, ends.high) == (-1.0, 3.0)
+def test_where_nothing_was_counted_the_ends_stay() -> None:
+    for method in ("min-max", "percentile", "entropy"):
+        ends = METHODS[method](ValueHistogram(-1.0, 3.0))
+        assert (ends.low, ends.high) == (-1.0, 3.0)
+
+
+def test_percentiles_leave_out_one_in_ten_thousand() -> None:
+    values = np.random.default_rng(0).normal(size=400_000)
+    found = METHODS["percentile"](seen(values))
+    low, high = np.quantile(values, [0.00005, 0.99995])
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)
+
+
+def test_the_least_square_is_that_of_all_that_are_tried() -> None:
+    """One end after the other, in 255 steps, of values with a few far away."""
+    values = np.concatenate([np.random.default_rng(0).normal(size=50_000), [40.0, -30.0]])
+
+    def error(low: float, high: float) -> float:
+        step = (high - low) / 255
+        levels = np.clip(np.rint(values / step), np.rint(low / step), np.rint(high / step))
+        return float(np.square(values - levels * step).sum())
+
+    shares = np.linspace(1.0, 0.2, 81)
+    high = min(shares * 40, key=lambda one: error(-30, one))
+    low = min(shares * -30, key=lambda one: error(one, high))
+    found = METHODS["mse"](seen(values))
+    assert error(found.low, found.high) <= 1.02 * error(low, high) < error(-30, 40)
 
 
 @pytest.mark.parametrize("ends", [(-1.0, 1.0), (-1.0, 3.0), (0.0, 2.0), (-2.0, 0.0), (-1.0, 0.3)])
