@@ -1,14 +1,17 @@
 """`optc serve` beside ``llama-server``: tokens a second and latencies that clients see.
 
     python -m benchmarks.serving.beside_llama_server ARTIFACT GGUF [--root FOLDER]
-        [--clients 1,8,16,64] [--rounds 3] [--requests 6] [--prompt 128] [--new 64] [--json FILE]
+        [--clients 1,8,16,64] [--rounds 3] [--requests 6] [--prompt 128] [--new 64]
+        [--prefill-chunk N] [--json FILE]
 
 Both serve the same model (state the KL of both formats beside the figures). For each number of
 clients, each server is asked in turns by a closed loop of raw streams, `optc bench-serve`'s, with
 the same texts: random words, ``--requests`` for each client and a round. The first round warms up.
 llama-server is built from the source archive of the peers' environment in ``--root``
 (`benchmarks.peers.environments`), as Release for this machine, and gets a slot for each client.
-``right`` says that no request failed and that all answers had their length on both sides.
+``right`` says that no request failed and that all answers had their length on both sides;
+``wrong`` counts, by side, those that failed and those of another length. ``--prefill-chunk`` is
+`optc serve`'s: it trades the first token of one client for the gaps between tokens of the others.
 
 The machine should do nothing else. Prints one JSON object.
 """
@@ -64,6 +67,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=6, help="For each client and a round.")
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--new", type=int, default=64)
+    parser.add_argument("--prefill-chunk", type=int)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     rows = [measured(args, int(clients)) for clients in args.clients.split(",")]
@@ -74,6 +78,7 @@ def main() -> None:
         "prompt": args.prompt,
         "new": args.new,
         "rounds": args.rounds,
+        "prefill_chunk": args.prefill_chunk,
         "rows": rows,
     }
     print(json.dumps(result, indent=1))
@@ -85,14 +90,18 @@ def main() -> None:
 def measured(args: argparse.Namespace, clients: int) -> dict[str, Any]:
     """The figures of both servers for a number of clients."""
     found: dict[str, list[dict[str, float]]] = {"optc": [], "llama-server": []}
-    right = True
-    with ours(args.artifact) as first, llama_server(args, clients) as second:
+    wrong = {side: {"failed": 0, "length": 0} for side in found}
+    with ours(args) as first, llama_server(args, clients) as second:
         for number in range(args.rounds + 1):
             for side, url in (("optc", first), ("llama-server", second)):
                 load = asyncio.run(loaded(url, args, clients, number))
-                right &= all(
-                    one.failure is None and one.times.tokens == args.new for one in load.answers
-                )
+                failures = [one.failure for one in load.answers if one.failure is not None]
+                failed = len(failures)
+                for reason in failures[:1]:
+                    print(f"{side}: {reason}", file=sys.stderr)
+                whole = sum(one.times.tokens == args.new for one in load.answers)
+                wrong[side]["failed"] += failed
+                wrong[side]["length"] += len(load.answers) - failed - whole
                 if number:
                     found[side].append(shown(load))
     medians = {
@@ -104,7 +113,8 @@ def measured(args: argparse.Namespace, clients: int) -> dict[str, Any]:
         name: round(value / theirs[name], 3) if theirs[name] else None
         for name, value in medians["optc"].items()
     }
-    return {"clients": clients, "right": right, **medians, "ratio": ratio}
+    right = not any(count for side in wrong.values() for count in side.values())
+    return {"clients": clients, "right": right, "wrong": wrong, **medians, "ratio": ratio}
 
 
 async def loaded(url: str, args: argparse.Namespace, clients: int, seed: int) -> Load:
@@ -129,9 +139,11 @@ def shown(load: Load) -> dict[str, float]:
 
 
 @contextmanager
-def ours(artifact: Path) -> Iterator[str]:
+def ours(args: argparse.Namespace) -> Iterator[str]:
     """The address of `optc serve`."""
-    command = [sys.executable, "-m", "optc", "serve", str(artifact), "--port", "0"]
+    command = [sys.executable, "-m", "optc", "serve", str(args.artifact), "--port", "0"]
+    if args.prefill_chunk:
+        command += ["--prefill-chunk", str(args.prefill_chunk)]
     process = subprocess.Popen(
         [*command, "--no-access-log"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
@@ -149,8 +161,8 @@ def llama_server(args: argparse.Namespace, clients: int) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    # random words have up to two tokens each
-    context = clients * (2 * args.prompt + args.new + 16)
+    # random words have up to four tokens each
+    context = clients * (4 * args.prompt + args.new + 16)
     threads = str(len(os.sched_getaffinity(0)))
     command = [str(llama_tool(args.root, "llama-server")), "-m", str(args.gguf)]
     command += ["--port", str(port), "-np", str(clients), "-c", str(context)]

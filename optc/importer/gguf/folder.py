@@ -91,19 +91,21 @@ def _key(files: list[Path]) -> str:
 
 def _fill(folder: Path, files: list[Path]) -> None:
     from optc.importer.gguf.config import end_tokens, read_gguf_config
+    from optc.importer.gguf.reader import read_once
 
     for one in files:
         (folder / one.name).symlink_to(one.resolve())
     where = str(files[0])
     reader = open_gguf(files[0])
     metadata = metadata_of(reader)
-    if TOKENS in metadata:
-        vocabulary = vocabulary_of(reader)
-        check_vocabulary(vocabulary, where)
-        write_tokenizer(folder, files[0], vocabulary)
-    with foreign_errors(where, "the metadata is not complete", "download it again"):
-        _write(folder / "config.json", read_gguf_config(files[0], metadata))
-        ends = end_tokens(metadata)
+    with read_once():
+        if TOKENS in metadata:
+            vocabulary = vocabulary_of(reader)
+            check_vocabulary(vocabulary, where)
+            write_tokenizer(folder, files[0], vocabulary)
+        with foreign_errors(where, "the metadata is not complete", "download it again"):
+            _write(folder / "config.json", read_gguf_config(files[0], metadata))
+            ends = end_tokens(metadata)
     if ends:
         _write(folder / "generation_config.json", {"eos_token_id": ends})
 

@@ -11,7 +11,7 @@ import pytest
 
 from optc.importer.gguf import folder
 from optc.importer.gguf.folder import gguf_folder, making_bytes
-from optc.importer.gguf.reader import PlainReader
+from optc.importer.gguf.reader import PlainReader, read_once
 
 TOKENS = 50_000
 
@@ -49,6 +49,24 @@ def test_all_but_long_lists_is_as_by_the_package(tokens: int, tmp_path: Path) ->
         (one.name, one.shape.tolist(), one.tensor_type, one.data_offset, one.n_bytes)
         for one in theirs.tensors
     ]
+
+
+def test_packages_read_a_file_once_and_see_all_of_it(tmp_path: Path) -> None:
+    file, other = write(tmp_path / "m.gguf", 5000), write(tmp_path / "o.gguf", 3)
+    theirs = gguf.GGUFReader(file)
+    with read_once():
+        ours = gguf.GGUFReader(str(file))
+        assert gguf.GGUFReader(str(file)) is ours
+        assert gguf.GGUFReader(str(other)) is not ours
+        assert list(ours.fields) == list(theirs.fields)
+        for name, field in theirs.fields.items():
+            assert ours.fields[name].contents() == field.contents()
+            # as transformers reads it
+            for own, one in zip(ours.fields[name].parts, field.parts, strict=True):
+                np.testing.assert_array_equal(own, one)
+    with pytest.raises(KeyError), read_once():
+        raise KeyError
+    assert type(gguf.GGUFReader(file)) is type(theirs)
 
 
 def test_a_vocabulary_takes_no_memory(tmp_path: Path) -> None:

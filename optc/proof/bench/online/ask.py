@@ -65,8 +65,10 @@ async def ask(
     """
     answer = Answer(StreamTimes(arrived_s))
     try:
-        async with session.post(server.path, data=server.body(asking)) as response:
-            answer.failure = await _refused(response) or await _read(response, answer)
+        if not await _exchange(session, server, asking, answer):
+            # A kept connection may be closed by the server as it is taken (RFC 9112, 9.3.1).
+            async with server.session(kept=False) as fresh:
+                await _exchange(fresh, server, asking, answer)
     except TimeoutError:
         answer.failure = Failure("timeout", f"no end after {server.timeout_s:g} s")
     except aiohttp.ClientConnectorError as error:
@@ -77,6 +79,22 @@ async def ask(
     if not answer.counted:
         answer.times.tokens = len(answer.times.token_times_s)
     return answer
+
+
+async def _exchange(
+    session: aiohttp.ClientSession, server: ServerUnderLoad, asking: Asking, answer: Answer
+) -> bool:
+    """Send the request and read the answer; False if the connection was closed before it began."""
+    try:
+        response = await session.post(server.path, data=server.body(asking))
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+        answer.failure = Failure("disconnect", _said(error))
+        return False
+    async with response:
+        answer.failure = await _refused(response) or await _read(response, answer)
+    return True
 
 
 async def _refused(response: aiohttp.ClientResponse) -> Failure | None:

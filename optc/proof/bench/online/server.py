@@ -62,10 +62,10 @@ class ServerUnderLoad:
         }
         return json.dumps({**prompt, **fields, **fixed, **self.more}).encode()
 
-    def session(self) -> aiohttp.ClientSession:
-        """A client of as many connections as there are requests."""
+    def session(self, *, kept: bool = True) -> aiohttp.ClientSession:
+        """A client of as many connections as there are requests; ``kept`` ones serve the next."""
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, force_close=not kept),
             timeout=aiohttp.ClientTimeout(total=self.timeout_s),
             headers=headers(self.key) | {"content-type": "application/json"},
         )

@@ -78,6 +78,24 @@ def test_failures(handler: Any, kind: str, said: str) -> None:
     assert (failure.kind, said in failure.message) == (kind, True)
 
 
+@pytest.mark.parametrize(("closed", "kind"), [(1, None), (2, "disconnect")])
+def test_a_connection_that_the_server_has_closed_is_not_the_last(
+    closed: int, kind: str | None
+) -> None:
+    whole, seen = streaming([text("a"), DONE]), 0
+
+    async def answer(request: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        if seen <= closed:
+            request.transport.abort()
+        return await whole(request)
+
+    failure = asked(answer).failure
+    assert (failure.kind if failure else None) == kind
+    assert seen == 2
+
+
 def test_a_server_that_says_nothing() -> None:
     failure = asked(hanging, timeout_s=0.2).failure
     assert failure is not None
