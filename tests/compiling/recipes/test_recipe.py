@@ -105,7 +105,7 @@ def test_int8_gptq_is_int8_fused_with_more_text_and_corrections() -> None:
     wide = load_recipe("int8-a16").pipeline.spec()
     wide = wide.replace("allocate-activations{budget=2.0},", "")
     gptq = gptq.replace("rotate-kv,rotate-activations,", "")  # 16 bits have room for outliers
-    gptq = gptq.replace("kv-cache{dtype=int8,query_bits=8}", "kv-cache{dtype=bfloat16}")
+    gptq = gptq.replace("kv-cache{dtype=int8,query_bits=8}", "kv-cache{dtype=float16}")
     given = "{method=gptq,given_activation_bits=16}"
     assert wide == gptq.replace(given, "{activation_bits=16,method=gptq}")
 
@@ -128,11 +128,11 @@ def test_kv_types_of_the_shipped_recipes() -> None:
     }
     assert chosen == {
         "fp32": None,
-        "bf16-fused": "bfloat16",
+        "bf16-fused": "float16",
         "int8-fused": "int8",
         "int8-smooth": "int8",
         "int8-gptq": "int8",
-        "int8-a16": "bfloat16",
+        "int8-a16": "float16",
         "int4-fast": "int8",
         "int4-fused": "int8",
         "int6-fused": "int8",

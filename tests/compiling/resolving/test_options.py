@@ -151,5 +151,9 @@ def test_engines_get_their_options_unless_the_user_says_otherwise(
     assert "dtype=int8" in wanted.pipeline.spec()
     assert "query_bits=8" in wanted.pipeline.spec()
     assert wanted.backend == "tvm", "of the first engine"
+    tiles = name_engines("tvm:x86-64-v4-vnni,tvm:x86-64-amx", None, "tvm")
+    floats = load_recipe("bf16-fused")
+    assert "dtype=float16" in for_engines(floats, cpu, ()).pipeline.spec()
+    assert "dtype=bfloat16" in for_engines(floats, tiles, ()).pipeline.spec()
     own = load_recipe(path, sets=["kv-cache.dtype=bfloat16"])
     assert "dtype=bfloat16" in for_engines(own, both, ["kv-cache.dtype=bfloat16"]).pipeline.spec()
