@@ -16,7 +16,7 @@ from optc.artifact.artifact import Artifact
 from optc.cli.main import cli
 from optc.compiling.text_to_text import compile as compiling
 from optc.errors import InputError, RequestError, UnsupportedError
-from optc.importer.tensors.text_to_text import import_rewriter
+from optc.importer.tensors.text_to_text import import_text_to_text
 from tests.compiling.text_to_text.models import (
     CONFIGS,
     ENGLISH,
@@ -46,7 +46,7 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def imported_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        import_once(patch, compiling, import_rewriter)
+        import_once(patch, compiling, import_text_to_text)
         yield
 
 

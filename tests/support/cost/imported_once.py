@@ -18,9 +18,9 @@ import pytest
 from optc.importer.tensors.diffusion import ImportedDiffusion
 from optc.importer.tensors.imported import ImportedTensors
 from optc.importer.tensors.speech import ImportedSpeech
-from optc.importer.tensors.text_to_text import ImportedRewriter
+from optc.importer.tensors.text_to_text import ImportedTextToText
 
-Imported = TypeVar("Imported", ImportedSpeech, ImportedRewriter, ImportedDiffusion)
+Imported = TypeVar("Imported", ImportedSpeech, ImportedTextToText, ImportedDiffusion)
 
 
 def import_once(
@@ -45,17 +45,17 @@ def _with_one_step(found: Imported) -> Imported:
     """The same, whose decoder without a cache is exported once, too."""
     if isinstance(found, ImportedDiffusion):
         return found
-    step = cache(found.halves.export_step)
-    return replace(found, halves=replace(found.halves, export_step=lambda: step().clone()))
+    step = cache(found.models.export_step)
+    return replace(found, models=replace(found.models, export_step=lambda: step().clone()))
 
 
 def _of_its_own(found: Imported) -> Imported:
     """The same with copies of graphs, which a compile may change and give samples."""
     if isinstance(found, ImportedDiffusion):
         return replace(found, parts={role: _copy(one) for role, one in found.parts.items()})
-    halves = found.halves
-    own = replace(halves, encoder=_copy(halves.encoder), decoder=_copy(halves.decoder))
-    return replace(found, halves=own)
+    models = found.models
+    own = replace(models, encoder=_copy(models.encoder), decoder=_copy(models.decoder))
+    return replace(found, models=own)
 
 
 def _copy(part: ImportedTensors) -> ImportedTensors:
