@@ -50,7 +50,7 @@ _FACTS = {
             Measured("Cascade Lake", "2026-11-27"),
             Measured("Emerald Rapids", "2026-11-23"),
             Measured("Xeon with AMX", "2026-11-26"),
-            Measured("Zen 4", "2026-11-29"),
+            Measured("Zen 4", "2026-11-30"),
         ),
     ),
     "x86-64-amx": TargetFacts("Intel from Sapphire Rapids (2023) on", tested=_MODELLED),

@@ -95,8 +95,9 @@ def test_norms_rotate_before_they_round() -> None:
     hadamard.test_norms_give_the_bits_of_the_kernels_apart(DEVICE, True)
 
 
-def test_gated_activations_rotate_before_they_round() -> None:
-    hadamard.test_gated_activations_give_the_bits_of_the_kernels_apart(DEVICE)
+@pytest.mark.parametrize("block", [64, 256])
+def test_gated_activations_rotate_before_they_round(block: int) -> None:
+    hadamard.test_gated_activations_give_the_bits_of_the_kernels_apart(DEVICE, block)
 
 
 @pytest.mark.parametrize("bits", [0, 8])
