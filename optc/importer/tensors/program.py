@@ -126,6 +126,8 @@ def import_program(
         try:
             with torch.no_grad():
                 found = pytree.tree_leaves(run(*call, **keywords))
+        except MemoryError:
+            raise
         except Exception as error:  # operators raise what they like at values out of range
             raise InputError(
                 f"PyTorch fails at these inputs: {first_line(error)}",
