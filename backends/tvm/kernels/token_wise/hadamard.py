@@ -22,6 +22,7 @@ from optc.backends.tvm.kernels.dsl.script import (
     for_rows,
     kernel,
     load,
+    register,
     round_up,
     scratch,
     splat,
@@ -102,9 +103,13 @@ def _within(vector: Expr, apart: int) -> Expr:
 
 
 def _across(vectors: Sequence[Expr], apart: int) -> list[Expr]:
-    """Sums and differences of vectors that are ``apart``."""
+    """Sums and differences of vectors that are ``apart``.
+
+    In registers, not under names: TVM's simplifier replaces names of sums by what they stand for,
+    which doubles with each step. A block of 256 took it two seconds.
+    """
     return [
-        bind(vectors[i ^ apart] - vector if i & apart else vector + vectors[i ^ apart])
+        register(vectors[i ^ apart] - vector if i & apart else vector + vectors[i ^ apart]).get()
         for i, vector in enumerate(vectors)
     ]
 
