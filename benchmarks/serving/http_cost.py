@@ -39,10 +39,12 @@ from typing import Any
 
 import numpy as np
 
-PROMPT_TOKENS, NEW_TOKENS = 32, 96
+PROMPT_TOKENS = 32
+#: Answers have different lengths, as users' have. Were all of one length, 16 clients would ask at
+#: the same time again and again.
+FEWEST_TOKENS, MOST_TOKENS = 48, 144
 #: Of a request beside its prompt.
 _ASKED = {
-    "max_tokens": NEW_TOKENS,
     "temperature": 0,
     "ignore_eos": True,
     "stream": True,
@@ -175,11 +177,12 @@ async def closed_loop(text: Text, clients: int, seconds: float, pid: int) -> Rou
     until_s = began_s + seconds
 
     async def client(seed: int) -> None:
-        prompts, asked = prompts_of(seed), False  # each asks once at least, on a busy machine, too
+        questions, asked = questions_of(seed), False  # even on a busy machine each asks once
         while not asked or time.perf_counter() < until_s:
             asked = True
+            prompt, new = next(questions)
             seen = Seen(done)
-            async for tokens in text(next(prompts), NEW_TOKENS):
+            async for tokens in text(prompt, new):
                 seen.add(tokens)
 
     await asyncio.gather(*map(client, range(clients)))
@@ -193,7 +196,7 @@ def http_loop(host: str, port: int, clients: int, seconds: float, pid: int) -> R
     until_s, client_s = began_s + seconds, time.process_time()
     with DefaultSelector() as selector:
         for seed in range(clients):
-            client = Client(socket.create_connection((host, port)), prompts_of(seed), done)
+            client = Client(socket.create_connection((host, port)), questions_of(seed), done)
             selector.register(client.socket, EVENT_READ, client)
             client.ask()
         while selector.get_map():
@@ -211,11 +214,12 @@ def http_loop(host: str, port: int, clients: int, seconds: float, pid: int) -> R
     return done
 
 
-def prompts_of(seed: int) -> Iterator[list[int]]:
-    """The prompts of one client."""
+def questions_of(seed: int) -> Iterator[tuple[list[int], int]]:
+    """What one client asks for: prompts, and how many tokens each answer has."""
     rng = np.random.default_rng(seed)
     while True:
-        yield rng.integers(100, 400, size=PROMPT_TOKENS).tolist()
+        prompt = rng.integers(100, 400, size=PROMPT_TOKENS).tolist()
+        yield prompt, int(rng.integers(FEWEST_TOKENS, MOST_TOKENS, endpoint=True))
 
 
 class Seen:
@@ -243,20 +247,21 @@ class Client:
 
     Args:
         connection: To the server.
-        prompts: That it asks for.
+        questions: That it asks.
         done: Where its tokens are noted.
     """
 
     def __init__(
-        self, connection: socket.socket, prompts: Iterator[list[int]], done: Round
+        self, connection: socket.socket, questions: Iterator[tuple[list[int], int]], done: Round
     ) -> None:
         self.socket = connection
-        self._prompts, self._done = prompts, done
+        self._questions, self._done = questions, done
         self._rest = b""
 
     def ask(self) -> None:
         """Send a request."""
-        body = json.dumps({"prompt": next(self._prompts), **_ASKED}).encode()
+        prompt, self._wanted = next(self._questions)
+        body = json.dumps({"prompt": prompt, "max_tokens": self._wanted, **_ASKED}).encode()
         head = (
             "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -272,8 +277,8 @@ class Client:
             self._seen.add(tokens)
         if _END not in whole:
             return False
-        if self._seen.tokens != NEW_TOKENS:
-            raise RuntimeError(f"{self._seen.tokens} of {NEW_TOKENS} tokens came")
+        if self._seen.tokens != self._wanted:
+            raise RuntimeError(f"{self._seen.tokens} of {self._wanted} tokens came")
         return True
 
 

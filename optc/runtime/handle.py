@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -155,6 +156,16 @@ class Handle:
     def __repr__(self) -> str:
         state = "done" if self.done else "running"
         return f"<optc.Handle of {len(self.prompt_token_ids)} prompt tokens, {state}>"
+
+    @contextmanager
+    def end_waker(self) -> Iterator[Waker]:
+        """A waker that is notified when the request ends, in whatever way: for a coroutine that
+        waits for something else, too. Leaving does not cancel the request."""
+        waker = self._new_waker(self._ends)
+        try:
+            yield waker
+        finally:
+            self._ends.pop(id(waker), None)
 
     def keep(self, engine: object) -> None:
         """Keep the engine until the request has ended: its owner may drop it before."""

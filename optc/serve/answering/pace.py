@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from optc.runtime.threads.waking import Waker
 from optc.system.hardware.target import usable_threads
 
 #: Share of the machine that chunks may take, and of a core, on which their loop runs.
@@ -35,7 +36,7 @@ class Pace:
         self._fixed_s = fixed_s
         self._share = min(_OF_CORE, _OF_MACHINE * (cores or usable_threads()))
         self._streams = 0
-        self._resting: list[asyncio.Future[None]] = []
+        self._resting: list[Waker] = []
 
     @property
     def pause_s(self) -> float:
@@ -53,25 +54,25 @@ class Pace:
         finally:
             self._streams -= 1
 
-    async def rest(self, gap_s: float) -> None:
-        """Wait after a chunk as long as the next one should not be sent.
+    async def rest(self, gap_s: float, waker: Waker, ended: Callable[[], bool]) -> None:
+        """Wait after a chunk as long as the next one should not be sent, or until the text has
+        ended: a client that asks again should not be kept from asking.
 
         Args:
             gap_s: Seconds between this chunk of the stream and the one before it.
+            waker: Notified when the text ends.
+            ended: It has.
         """
         pause_s = self.pause_s
         if not pause_s or (self._fixed_s is None and gap_s > _SLOW * pause_s):
             return
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[None] = loop.create_future()
-        self._resting.append(waiting)
+        self._resting.append(waker)
         if len(self._resting) == 1:
-            loop.call_later(pause_s, self._go_on)
-        await waiting
+            asyncio.get_running_loop().call_later(pause_s, self._go_on)
+        await waker.wait(ended)
 
     def _go_on(self) -> None:
         """Let all streams that rest send."""
         resting, self._resting = self._resting, []
         for one in resting:
-            if not one.done():
-                one.set_result(None)
+            one.wake()

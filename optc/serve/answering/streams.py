@@ -126,12 +126,12 @@ async def come_together(
     """
     now = asyncio.get_running_loop().time
     before_s = 0.0
-    with pace.stream():
+    with pace.stream(), handle.end_waker() as waker:
         async for delta in handle:
             yield place, _joined(delta, handle.waiting())
             sent_s = now()
             if not handle.done:  # else what is left need not wait
-                await pace.rest(sent_s - before_s)
+                await pace.rest(sent_s - before_s, waker, lambda: handle.done)
             before_s = sent_s
 
 

@@ -12,12 +12,15 @@ import pytest
 pytest.importorskip("starlette", reason="the extra 'serve' is not installed")
 
 from benchmarks.serving.http_cost import (
-    NEW_TOKENS,
+    FEWEST_TOKENS,
+    MOST_TOKENS,
+    PROMPT_TOKENS,
     closed_loop,
     http_loop,
     summary,
 )
 from tests.runtime.support.artifacts import write_artifact
+from tests.runtime.support.toy import toy_spec
 from tests.serve.processes import serving
 
 
@@ -33,18 +36,20 @@ def test_a_closed_loop_counts_all_tokens_of_all_clients() -> None:
     done = asyncio.run(closed_loop(text, 3, 0.01, os.getpid()))
     assert done.tokens == 4 * len(asked)
     assert len(done.first_s) == len(done.gaps_s) == len(asked)
-    assert {new for _, new in asked} == {NEW_TOKENS}
+    assert all(FEWEST_TOKENS <= new <= MOST_TOKENS for _, new in asked)
+    assert len({new for _, new in asked}) > 1
     assert done.to_json()["tokens_per_s"] == done.tokens / done.seconds
 
 
 @pytest.mark.parametrize("interval", ["0", "0.05"])
 def test_all_tokens_of_events_are_counted(tmp_path: Path, interval: str) -> None:
-    artifact = write_artifact(tmp_path / "toy", vocab=512).path
+    spec = toy_spec((0, 6), vocab=259, max_context=PROMPT_TOKENS + MOST_TOKENS)
+    artifact = write_artifact(tmp_path / "toy", vocab=512, spec=spec).path
     with serving(artifact, "--chunk-interval", interval, "--no-access-log") as server:
         host, port = server.url.removeprefix("http://").rsplit(":", 1)
         done = http_loop(host, int(port), 3, 0.01, os.getpid())
     assert len(done.first_s) >= 3
-    assert done.tokens == NEW_TOKENS * len(done.first_s)
+    assert done.tokens >= FEWEST_TOKENS * len(done.first_s)
     assert done.to_json()["client_us"] >= 0
 
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from optc.runtime.threads.waking import Waker
 from optc.serve.answering.pace import Pace
 
 
@@ -57,6 +58,11 @@ class Timers:
             call()  # type: ignore[operator]
 
 
+async def rest(pace: Pace, gap_s: float, ended: bool = False) -> None:
+    """Rest, behind a chunk of a text."""
+    await pace.rest(gap_s, Waker(asyncio.get_running_loop()), lambda: ended)
+
+
 async def turns(count: int = 5) -> None:
     """Let the loop do what it can."""
     for _ in range(count):
@@ -67,7 +73,7 @@ def test_streams_rest_together() -> None:
     async def main() -> None:
         pace, timers = Pace(cores=2), Timers(asyncio.get_running_loop())
         with pace.stream(), pace.stream():
-            both = [asyncio.create_task(pace.rest(0.0)) for _ in range(2)]
+            both = [asyncio.create_task(rest(pace, 0.0)) for _ in range(2)]
             await turns()
             assert [seconds for seconds, _ in timers.due] == [pace.pause_s]
             assert not any(one.done() for one in both)
@@ -82,9 +88,9 @@ def test_tokens_that_come_slowly_do_not_wait() -> None:
     async def main() -> None:
         pace, timers = Pace(cores=2), Timers(asyncio.get_running_loop())
         with pace.stream():
-            await pace.rest(3 * pace.pause_s)
+            await rest(pace, 3 * pace.pause_s)
             assert not timers.due
-        await Pace(0.0).rest(0.0)
+        await rest(Pace(0.0), 0.0)
         assert not timers.due
 
     asyncio.run(main())
@@ -93,12 +99,31 @@ def test_tokens_that_come_slowly_do_not_wait() -> None:
 def test_who_leaves_while_it_rests_holds_up_nobody() -> None:
     async def main() -> None:
         pace, timers = Pace(0.02), Timers(asyncio.get_running_loop())
-        leaves, stays = (asyncio.create_task(pace.rest(0.0)) for _ in range(2))
+        leaves, stays = (asyncio.create_task(rest(pace, 0.0)) for _ in range(2))
         await turns()
         leaves.cancel()
         await turns()
         timers.fire()
         await stays
         assert leaves.cancelled()
+
+    asyncio.run(main())
+
+
+def test_a_text_that_ends_does_not_rest() -> None:
+    async def main() -> None:
+        pace, timers = Pace(0.02), Timers(asyncio.get_running_loop())
+        await rest(pace, 0.0, ended=True)
+        waker, ended = Waker(asyncio.get_running_loop()), False
+        ends = asyncio.create_task(pace.rest(0.0, waker, lambda: ended))
+        stays = asyncio.create_task(rest(pace, 0.0))
+        await turns()
+        assert not ends.done()
+        ended = True
+        await asyncio.to_thread(waker.notify)
+        await ends
+        assert not stays.done()
+        timers.fire()
+        await stays
 
     asyncio.run(main())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Completion, Delta
 from optc.runtime.requests.request_metrics import RequestMetrics
+from optc.runtime.threads.waking import Waker
 from optc.serve.answering.pace import Pace
 from optc.serve.answering.streams import come_together
 
@@ -45,7 +47,7 @@ class Noted(Pace):
         super().__init__(0.02)
         self.gaps_s: list[float] = []
 
-    async def rest(self, gap_s: float) -> None:
+    async def rest(self, gap_s: float, waker: Waker, ended: Callable[[], bool]) -> None:
         self.gaps_s.append(gap_s)
 
 
@@ -62,3 +64,22 @@ def test_a_stream_rests_between_chunks_and_not_before_its_end() -> None:
         return pace.gaps_s
 
     assert len(asyncio.run(main())) == 1
+
+
+def test_a_text_that_ends_while_its_stream_rests_is_sent_at_once() -> None:
+    async def main() -> list[str]:
+        handle, texts = Handle((1,), 1, lambda handle: None), []
+        handle.push(Delta(0, "a", (1,)))
+        async for _, (delta,) in come_together(handle, Pace(3600.0)):
+            texts.append(delta.text)
+            if delta.text == "a":  # another thread ends it once the stream rests
+                loop = asyncio.get_running_loop()
+                loop.call_soon(loop.run_in_executor, None, end, handle)
+        return texts
+
+    def end(handle: Handle) -> None:
+        handle.push(Delta(0, "b", (2,)))
+        handle.push(Delta(0, "c", (3,)))
+        handle.finish(completion(0))
+
+    assert "".join(asyncio.run(asyncio.wait_for(main(), 60))) == "abc"
