@@ -4,7 +4,8 @@
 
 llama.cpp's source archive, which that of llama-cpp-python holds (`benchmarks.peers.environments`),
 has vocabularies of models in GGUF, texts, and the ids that each model's tokenizer of transformers
-gave for them. Exits with 1 where a tokenizer that is made of such a file gives others.
+gave for them. A control token's text has its own id. Exits with 1 where a tokenizer that is made of
+such a file gives others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from benchmarks.peers.environments import llama_source
 from optc.errors import OptcError
 from optc.importer.gguf.file import open_gguf, vocabulary_of
 from optc.importer.gguf.folder import write_tokenizer
+from optc.importer.gguf.vocabulary import PREFIX, TOKENS
 
+#: Of ``tokenizer.ggml.token_type``: a text of such a token is its id.
+_CONTROL = 3
 _BETWEEN = "\n__ggml_vocab_test__\n"
 
 
@@ -50,18 +54,21 @@ def differing(file: Path) -> tuple[list[str], int]:
     Raises:
         OptcError: No tokenizer is made of the file.
     """
+    vocabulary = vocabulary_of(open_gguf(file))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / file.name).symlink_to(file)
-        write_tokenizer(folder, folder / file.name, vocabulary_of(open_gguf(file)))
+        write_tokenizer(folder, folder / file.name, vocabulary)
         made = Tokenizer.from_file(str(folder / "tokenizer.json"))
     texts = file.with_suffix(".gguf.inp").read_text("utf-8").split(_BETWEEN)
     lines = file.with_suffix(".gguf.out").read_text("utf-8").splitlines()
     both = list(zip(texts, lines, strict=False))  # behind the last mark there is no text
-    ids = [made.encode(text, add_special_tokens=False).ids for text, _ in both]
-    wanted = [[int(one) for one in line.split()] for _, line in both]
-    pairs = zip(both, ids, wanted, strict=True)
-    return [text for (text, _), mine, theirs in pairs if mine != theirs], len(both)
+    wanted = [(text, [int(one) for one in line.split()]) for text, line in both]
+    kinds = zip(vocabulary[TOKENS], vocabulary.get(f"{PREFIX}token_type", ()), strict=False)
+    wanted += [(text, [i]) for i, (text, kind) in enumerate(kinds) if kind == _CONTROL]
+    ids = [made.encode(text, add_special_tokens=False).ids for text, _ in wanted]
+    pairs = zip(wanted, ids, strict=True)
+    return [text for (text, theirs), mine in pairs if mine != theirs], len(wanted)
 
 
 if __name__ == "__main__":

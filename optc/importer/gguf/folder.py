@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.importer.folders.made_folder import made_folder
+from optc.importer.gguf.added_tokens import apply_added_tokens
 from optc.importer.gguf.file import (
     SUFFIX,
     check_package,
@@ -35,7 +36,7 @@ _COUNT = 4
 #: of the vocabulary (measured: 49,152 and 262,144 tokens).
 _PACKAGES_BYTES, _BYTES_OF_A_TOKEN = 270 << 20, 3000
 #: Raised if what the folder holds for one file changes.
-_LAYOUT = 4
+_LAYOUT = 5
 
 
 def is_gguf(path: Path) -> bool:
@@ -139,6 +140,7 @@ def write_tokenizer(folder: Path, file: Path, vocabulary: Mapping[str, Any]) -> 
         )
         tokenizer.save_pretrained(folder)
     content = json.loads(tokenizer.backend_tokenizer.to_str())
+    apply_added_tokens(content, vocabulary)
     apply_pre_tokenizer(content, vocabulary, str(file))
     text = json.dumps(content, ensure_ascii=False) + "\n"
     (folder / "tokenizer.json").write_text(text, encoding="utf-8")
