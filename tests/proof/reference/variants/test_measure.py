@@ -32,15 +32,18 @@ def log_probabilities(model: ir.Model) -> np.ndarray:
     return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
 
 
-def expected(build: Callable[[], ir.Model], weights: dict[str, LazyWeight]) -> float:
-    """The KL of a whole model with these weights; the head's rows are the embedding's, too."""
+def expected(
+    build: Callable[[], ir.Model], weights: dict[str, LazyWeight], apart: int = 1
+) -> float:
+    """The KL of a whole model with these weights, of each row or of some that are so far apart; the
+    head's rows are the embedding's, too."""
     original, other = build(), build()
     for name, weight in weights.items():
         other.graph.initializers[name].const_value = weight.transpose()
         if name == "head":
             other.graph.initializers["embedding"].const_value = weight
     p, q = log_probabilities(original), log_probabilities(other)
-    return float((np.exp(p) * (p - q)).sum(axis=-1).mean())
+    return float((np.exp(p) * (p - q)).sum(axis=-1).ravel()[::apart].mean())
 
 
 def variants_of(model: ir.Model) -> tuple[list[Variant], list[dict[str, LazyWeight]]]:
@@ -73,6 +76,22 @@ def test_each_is_that_of_the_whole_model(
     found = measure_variants(model, TOKENS, variants, 1)
     wanted = [expected(build, weights) for weights in by_name]
     assert min(wanted) > 1e-5
+    np.testing.assert_allclose(found, wanted, rtol=2e-3)
+
+
+@pytest.mark.parametrize(("head_cost", "apart"), [(0, 1), (26, 1), (27, 2), (45, 3), (9999, 4)])
+def test_a_head_that_is_larger_than_the_layers_is_evaluated_for_some_rows(
+    head_cost: int, apart: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "_HEAD_COST", head_cost)
+
+    def build() -> ir.Model:
+        return dense_model(3)
+
+    model = build()
+    variants, by_name = variants_of(model)
+    found = measure_variants(model, TOKENS, variants[:3], 1)
+    wanted = [expected(build, weights, apart) for weights in by_name[:3]]
     np.testing.assert_allclose(found, wanted, rtol=2e-3)
 
 
