@@ -54,16 +54,14 @@ class Handle:
         self._engine: object = None
         #: The engine that answers, once the request has come to it (`Engine.swap`).
         self.served_by: EngineInfo | None = None
+        #: Gets this handle and its result before anybody learns that it is there; raises nothing.
+        #: Not called where the request failed.
+        self.before_end: Callable[[Handle, RequestOutput], object] | None = None
 
     @property
     def done(self) -> bool:
         """The request has ended, in whatever way."""
         return self._done.is_set
-
-    @property
-    def outcome(self) -> RequestOutput | None:
-        """The finished request; None where it has not ended, or failed."""
-        return self._output() if self.done and self._failure is None else None
 
     def cancel(self) -> None:
         """End the request soon; what it has so far is its result. No effect when it has ended."""
@@ -184,6 +182,8 @@ class Handle:
         self._scored = self._scored or scored
         self._completions.append(completion)
         if len(self._completions) == self._n:
+            if self.before_end is not None:
+                self.before_end(self, self._output())
             self._end()
 
     def fail(self, error: BaseException, message: str = "the engine failed") -> None:

@@ -152,3 +152,12 @@ def test_kinds_of_tensors_are_checked(tmp_path: Path) -> None:
     path.write_text(json.dumps({"tensors": [kind | {"bytes": -1}]}))
     with pytest.raises(ArtifactError, match=r"tensors\[0\].bytes: expected 'int' >= 0"):
         read_report(path)
+
+
+def test_a_notebook_shows_passes_and_gates() -> None:
+    shown = Report(passes=[PASS], gates=[GATE])
+    assert repr(shown) == "<optc.Report 1 gates, 1 passes: gates, passes>"
+    assert repr(Report()) == "<optc.Report 0 gates, 0 passes: empty>"
+    html = shown._repr_html_()
+    assert "kl_mean" in html
+    assert "fold" in html

@@ -91,6 +91,24 @@ def test_it_ends_with_its_last_completion_and_orders_them() -> None:
     assert list(one) == list(one) == []
 
 
+def test_what_keeps_answers_has_them_before_anybody_is_told() -> None:
+    """Who asks the same again at once finds it kept."""
+    one, seen = handle(2), []
+
+    def keep(of: Handle, output: Any) -> None:
+        seen.append((of is one, of.done, [c.index for c in output.completions]))
+
+    one.before_end = keep
+    one.finish(completion(1))
+    assert seen == []
+    one.finish(completion(0))
+    assert seen == [(True, False, [0, 1])]
+    failed = handle()
+    failed.before_end = keep
+    failed.fail(ValueError())
+    assert len(seen) == 1
+
+
 def test_what_has_come_is_taken_without_waiting() -> None:
     one, deltas = handle(), [Delta(0, text, (1,)) for text in "abc"]
     assert one.waiting() == []

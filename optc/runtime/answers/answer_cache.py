@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from optc.runtime.handle import Handle
 from optc.runtime.outputs import Completion, Delta, RequestOutput
 from optc.runtime.requests.request_metrics import RequestMetrics
 from optc.runtime.submitting.submission import Submission
@@ -76,7 +75,10 @@ class AnswerCache:
                 self.hits += 1
                 self._kept.move_to_end(known)
         if kept is None:
-            submission.handle.add_done_callback(lambda handle: self._keep(key, handle))
+            # Not once it is done: who has the answer may ask again at once.
+            submission.handle.before_end = lambda handle, output: self._keep(
+                key, output, handle.served_by
+            )
             return False
         submission.handle.served_by = served_by
         _replay(kept.completions, submission)
@@ -95,11 +97,11 @@ class AnswerCache:
         digest.update(shown.encode("utf-8", "surrogatepass"))
         return digest.digest()
 
-    def _keep(self, key: bytes, handle: Handle) -> None:
-        kept = _kept(handle)
+    def _keep(self, key: bytes, output: RequestOutput, served_by: EngineInfo | None) -> None:
+        kept = _kept(output)
         if kept is None or kept.size > self._most:
             return
-        key = _of(handle.served_by) + key
+        key = _of(served_by) + key
         with self._lock:
             before = self._kept.pop(key, None)
             self._size += kept.size - (0 if before is None else before.size)
@@ -114,10 +116,9 @@ def _of(served_by: EngineInfo | None) -> bytes:
     return b"" if served_by is None else served_by.digest.encode()
 
 
-def _kept(handle: Handle) -> _Kept | None:
+def _kept(output: RequestOutput) -> _Kept | None:
     """The answer of a request that has ended, if it ended by itself."""
-    output: RequestOutput | None = handle.outcome
-    if output is None or any(one.finish_reason not in _BY_ITSELF for one in output.completions):
+    if any(one.finish_reason not in _BY_ITSELF for one in output.completions):
         return None
     return _Kept(output.completions, _ANSWER + sum(map(_bytes, output.completions)))
 

@@ -72,18 +72,13 @@ def mel_filters(how: LogMel) -> Float64:
     """Triangles f64[window // 2 + 1, mels] of equal area over the frequencies of a transform; their
     corners are evenly spaced in mels from 0 to 8000 Hz (Slaney, Auditory Toolbox, 1998)."""
     frequencies = np.linspace(0, how.rate // 2, how.window // 2 + 1)
-    corners = _hertz(np.linspace(0, _mels(_HIGHEST_HZ), how.mels + 2))
+    highest = _STRAIGHT_MELS + np.log(_HIGHEST_HZ / _STRAIGHT_HZ) / _STEP
+    corners = _hertz(np.linspace(0, highest, how.mels + 2))
     left, middle, right = corners[:-2], corners[1:-1], corners[2:]
     rising = (frequencies[:, None] - left) / (middle - left)
     falling = (right - frequencies[:, None]) / (right - middle)
     filters: Float64 = np.maximum(0, np.minimum(rising, falling)) * (2 / (right - left))
     return filters
-
-
-def _mels(hertz: float) -> float:
-    if hertz < _STRAIGHT_HZ:
-        return hertz * _STRAIGHT_MELS / _STRAIGHT_HZ
-    return float(_STRAIGHT_MELS + np.log(hertz / _STRAIGHT_HZ) / _STEP)
 
 
 def _hertz(mels: Float64) -> Float64:

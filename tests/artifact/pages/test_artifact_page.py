@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from optc.artifact.pages.artifact_page import SECTIONS, artifact_page
 from optc.artifact.pages.numbers import NOTHING
 from optc.artifact.pages.sections.gates import used_share
+from optc.artifact.report_data import ContextsOf
 from optc.artifact.tasks.text_generation import TEXT_GENERATION
 from tests.artifact.pages.pages import read_page
 from tests.artifact.pages.sample import REPORT, distribution, report, subject
@@ -314,3 +315,24 @@ def test_what_was_used_of_a_bound(
 ) -> None:
     found = used_share(value, bound, passed, TEXT_GENERATION.by_name[name].ideal)
     assert found == (None if used is None else pytest.approx(used))
+
+
+def test_of_several_engines_each_has_a_heading() -> None:
+    """Over its divergence, its contexts and its decisions."""
+
+    def named(found: dict[str, Any]) -> list[str]:
+        headings = read_page(artifact_page(subject(found)).text).all("h3")
+        return [one.text for one in headings if one.text in ("target", "other")]
+
+    several = report()
+    assert named(several) == []
+    several["evaluation"]["other"] = several["evaluation"]["target"]
+    assert named(several) == ["target", "other"] * 3
+
+
+def test_figures_of_a_lowered_model_are_called_so() -> None:
+    found = report()
+    figures = found["evaluation"]["target"]
+    found["evaluation"] = {"one": {"lowered-onnx": figures}, "two": figures, "three": {}}
+    names = [name for name, _ in subject(found).evaluations(ContextsOf)]
+    assert names == ["one (on the lowered ONNX)", "two"]

@@ -120,3 +120,13 @@ def test_a_search_lists_thirty_candidates() -> None:
     root = ElementTree.fromstring(element("section", section.body).render())
     assert len(next(root.iter("tbody"))) == 30
     assert len(list(drawn(section.chart).iter(f"{SVG}circle"))) == 40
+
+
+def test_a_search_whose_candidates_measured_nothing_has_a_table_alone() -> None:
+    slo = {"ttft_ms": 200.0, "tpot_ms": None, "e2e_ms": None, "itl_ms": None}
+    listed = [candidate(0.0, None)]
+    values = {"candidates": listed, "slo": slo, "settings": None, "workload": "poisson:rate=4"}
+    (section,) = tune_sections(values)
+    assert section.chart is None
+    root = ElementTree.fromstring(element("section", section.body).render())
+    assert len(list(root.iter("table"))) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from optc.artifact.pages.components import MOST_ROWS, Column, numbers, table
+from optc.artifact.pages.components import MOST_ROWS, Column, code, numbers, table
 
 
 def read(*rows: tuple[str | None, ...], names: tuple[str, ...], caption: str = "") -> list[str]:
@@ -45,3 +45,7 @@ def test_a_cell_has_the_name_of_its_column() -> None:
     (cell,) = root.iter("td")
     assert cell.attrib == {"class": "number", "data-column": "ms"}
     assert [one.get("scope") for one in root.iter("th")] == ["col", "col", "row"]
+
+
+def test_code_is_as_it_is_typed() -> None:
+    assert code("optc <run>").render() == "<code>optc &lt;run&gt;</code>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -111,3 +112,29 @@ def test_nothing_else_is_removed(store: Path, tmp_path: Path) -> None:
         remove(tmp_path / "link")
     assert (store / "model/manifest.json").exists()
     assert (tmp_path / "notes").exists()
+
+
+def test_the_time_of_an_artifact_is_that_of_its_manifest(store: Path) -> None:
+    made = write_toy(store / "a")
+    os.utime(made.path / "manifest.json", (5, 86_400))
+    assert stored()[0].written_s == 86_400
+
+
+def failing(*_: object) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
+def test_a_store_that_cannot_be_read(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_toy(store / "a")
+    monkeypatch.setattr(os, "scandir", failing)
+    with pytest.raises(InputError, match="store: cannot be read: Permission denied"):
+        stored()
+
+
+def test_an_artifact_that_cannot_be_removed(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = write_toy(store / "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", failing)
+        with pytest.raises(InputError, match="a: cannot be removed: Permission denied"):
+            remove(made.path)
+    assert stored()[0].problem == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +88,27 @@ def test_ids_are_decoded_by_the_tokenizer(tmp_path: Path) -> None:
     decode = decoder(tmp_path / "tokenizer.json")
     assert decode is not None
     assert decode(tokenizer.encode("a b", add_special_tokens=False).ids) == "a b"
+
+
+@pytest.mark.parametrize(
+    ("reference", "engine", "said"),
+    [
+        (np.nan, 0.5, "the reference's logits are no finite numbers at position 7 of window 2"),
+        (0.5, np.nan, "the engine's logits are no finite numbers at position 7 of window 2"),
+        (np.nan, np.nan, "the reference's logits are no finite numbers at position 7 of window 2"),
+        (0.5, 0.0, "the divergence is infinite at position 7 of window 2"),
+    ],
+)
+def test_the_first_place_without_a_number_says_whose_it_is(
+    reference: float, engine: float, said: str
+) -> None:
+    kept = WorstContexts()
+    assert kept.broken == ""
+    kept.add(1, IDS, 0, scores(3.0))
+    assert kept.broken == ""
+    with np.errstate(divide="ignore"):
+        log_p = np.log(np.full((1, 2), reference)), np.log(np.full((1, 2), engine))
+    found = dataclasses.replace(scores(np.inf), best=BestTokens(np.zeros((1, 2), int), *log_p))
+    kept.add(2, IDS, 7, found)
+    assert kept.broken == said
+    assert kept.to_json()[0]["kl"] is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,3 +93,55 @@ def test_slots_are_given_in_order_and_again_when_nobody_uses_them() -> None:
 def test_an_engine_without_room_has_no_slot() -> None:
     with pytest.raises(RequestError, match="all 0 places for adapters are in use"):
         AdapterTable(None).reserve("sql")
+
+
+def test_slots_are_in_use_from_their_reservation_on() -> None:
+    assert not AdapterTable(None).in_use
+    table = AdapterTable(AdapterSpec(2, 16, ()))
+    assert not table.in_use
+    adapter = table.reserve("sql")
+    assert table.in_use
+    table.abandon(adapter)
+    assert not table.in_use
+
+
+def test_of_two_that_are_loaded_at_once_by_one_name_the_first_stays() -> None:
+    table = AdapterTable(AdapterSpec(2, 16, ()))
+    first, second = table.reserve("sql"), table.reserve("sql")
+    table.publish(first)
+    with pytest.raises(RequestError, match="an adapter 'sql' is loaded already"):
+        table.publish(second)
+    table.abandon(second)
+    assert table.take("sql", 1) is first
+    table.release(second)  # it holds nothing
+    assert table.reserve("other").slot == second.slot
+
+
+def test_a_name_is_checked() -> None:
+    table = AdapterTable(AdapterSpec(1, 16, ()))
+    with pytest.raises(RequestError, match="no adapter"):
+        table.check("sql")
+    table.publish(table.reserve("sql"))
+    table.check("sql")
+
+
+def test_one_that_is_unloaded_while_it_is_taken_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = AdapterTable(AdapterSpec(1, 16, ()))
+    table.publish(table.reserve("sql"))
+    known = table._holds
+
+    class Unloads(dict[Adapter, Any]):
+        """Another thread unloads the adapter as soon as it is looked up."""
+
+        def get(self, adapter: Adapter, default: Any = None) -> Any:
+            found = super().get(adapter, default)
+            if table.names:
+                table.unload("sql")
+            return found
+
+    monkeypatch.setattr(table, "_holds", Unloads(known))
+    with pytest.raises(RequestError, match="no adapter"):
+        table.take("sql", 3)
+    assert not table.in_use, "its slot is free again"

@@ -200,3 +200,10 @@ def test_large_logits_do_not_overflow_and_a_nan_gives_nothing() -> None:
         -np.log(2)
     )
     assert likeliest(np.array([1.0, np.nan], np.float32), 1) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_where_nothing_is_allowed_nothing_is_likeliest(count: int) -> None:
+    logits = np.zeros(5, np.float32)
+    assert likeliest(logits, count, np.zeros(5, np.bool_)) == []
+    assert len(likeliest(logits, count, None)) == count

@@ -158,3 +158,11 @@ def test_the_default_takes_a_quarter_of_the_memory_and_holds_a_longest_request(
     assert plan_kv(spec, None, 16).bytes == 10 * one
     monkeypatch.setattr("optc.runtime.kv.kv_plan.available_memory", lambda: one)
     assert plan_kv(spec, None, 16).bytes == one
+
+
+@pytest.mark.parametrize("rows", [0, -1])
+def test_a_step_has_rows(rows: int) -> None:
+    with pytest.raises(InputError, match=f"{rows} rows a step") as caught:
+        plan_kv(toy_spec(), None, rows)
+    assert caught.value.where == "token_budget"
+    plan_kv(toy_spec(), None, 1)

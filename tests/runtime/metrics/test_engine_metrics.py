@@ -96,3 +96,13 @@ def test_it_is_short_to_look_at() -> None:
     assert repr(metrics) == (
         "<optc.EngineMetrics 3 steps, 5 prompt tokens, 7 new ones, 1 running, 0 waiting>"
     )
+
+
+def test_a_notebook_shows_latencies_and_counters() -> None:
+    shown = EngineMetrics(steps=4, output_tokens=30)._repr_html_()
+    latencies, counters = shown.split("<table")[1:]
+    assert "ttft" in latencies
+    assert "output_tokens" not in latencies
+    assert "output_tokens" in counters
+    assert "30" in counters
+    assert "ttft" not in counters

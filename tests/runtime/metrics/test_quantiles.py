@@ -79,3 +79,13 @@ def test_values_beyond_the_range_count_as_its_ends() -> None:
     assert sketch.quantile(1) == largest.quantile(1)
     assert sketch.quantile(0.5) == 0
     assert sketch.mean == pytest.approx(5e8), "the mean is exact"
+
+
+@given(values)
+def test_one_by_one_or_at_once(of: list[float]) -> None:
+    one, other = Quantiles(), Quantiles()
+    for value in of:
+        one.add(value)
+    other.extend(of)
+    assert (one.count, one.zeros, one.buckets) == (other.count, other.zeros, other.buckets)
+    assert one.total == pytest.approx(other.total)

@@ -68,3 +68,11 @@ def test_what_a_request_is_unless_it_is_said() -> None:
     request = GenerationRequest("a")
     assert (request.salt, request.priority, request.adapter) == ("", 0, None)
     assert (request.deadline_s, request.parse_special) == (None, False)
+
+
+@pytest.mark.parametrize("first", [-1, True, 1.5, "0", None])
+def test_a_prompt_is_scored_from_a_token_on(first: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        GenerationRequest("a", scored_from=first)
+    assert caught.value.where == "scored_from"
+    assert GenerationRequest("a", scored_from=0).scored_from == 0

@@ -104,3 +104,14 @@ def test_pending_tokens_are_those_known_and_not_computed() -> None:
     request = make_request([4, 5, 6])
     request.num_computed = 2
     assert request.num_pending == 1
+
+
+@pytest.mark.parametrize(("prompt", "left"), [([4, 5, 6], [4, 5]), ([4], [4])])
+def test_of_a_prompt_that_nothing_follows_the_last_token_is_not_computed(
+    prompt: list[int], left: list[int]
+) -> None:
+    request = make_request(prompt, SamplingParams(max_tokens=0, prompt_logprobs=1))
+    assert not request.generates
+    assert request.tokens.tolist() == left
+    assert request.score_row is None
+    assert make_request(prompt).generates

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from optc.artifact.manifest import GateEntry
-from optc.artifact.pages.sections.divergence import divergence
+from optc.artifact.pages.sections.divergence import _edge, divergence
 from optc.artifact.pages.sections.subject import Subject
 from tests.artifact.pages.charts.drawing import read_drawing, shapes, texts
 from tests.artifact.pages.sample import report
@@ -72,3 +73,8 @@ def test_engines_are_named_where_there_are_several() -> None:
     assert sorted(listed(root, "h3")) == ["other", "target"]
     assert listed(read_section(section_of()), "h3") == []
     assert divergence(Subject(toy_manifest(()), {})) is None
+
+
+def test_a_bin_of_a_damaged_report_may_reach_beyond_all_numbers() -> None:
+    assert _edge(1e-6, 10.0, 2) == pytest.approx(1e-4)
+    assert _edge(1e-6, 10.0, 10**6) == float("inf")

@@ -10,10 +10,11 @@ from urllib.request import Request
 
 import pytest
 
+from optc.artifact.store.oci import registry as module
 from optc.artifact.store.oci.manifest import Blob, digest_of
 from optc.artifact.store.oci.reference import parse_reference
 from optc.artifact.store.oci.registry import Registry, _Redirects
-from optc.errors import InputError
+from optc.errors import InputError, OptcError
 
 HOST = "registry.example:5000"
 
@@ -158,3 +159,61 @@ def test_what_becomes_of_a_tag_that_cannot_be_listed_either() -> None:
         made, _ = registry(refusal(404), refusal(second))
         with pytest.raises(InputError, match=said):
             made.untag()
+
+
+class Headers(io.BytesIO):
+    """An answer whose headers and text are given."""
+
+    def __init__(self, text: bytes = b"{}", **headers: str) -> None:
+        super().__init__(text)
+        self.headers = headers
+
+
+def test_tags_end_with_the_last_page() -> None:
+    made, opener = registry(Headers(b'{"tags": ["a", 3, "b"]}'))
+    assert made.tags() == ["a", "b"]
+    assert len(opener.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (Headers(), "the registry names no place to upload to"),
+        (ConnectionResetError(104, "Connection reset by peer"), "the transfer broke: Connection"),
+        (OSError("odd"), "the transfer broke: odd"),
+    ],
+)
+def test_an_upload_that_goes_nowhere(broken: Any, said: str) -> None:
+    made, _ = registry(broken)
+    with pytest.raises(OptcError, match=said) as caught:
+        made._upload(Blob(digest_of(b"x"), 1, "x"), b"x")
+    assert caught.value.where == f"{HOST}/models/a:latest"
+
+
+def challenged(challenge: str) -> HTTPError:
+    headers = Message()
+    headers["WWW-Authenticate"] = challenge
+    return HTTPError("https://x", 401, "Unauthorized", headers, io.BytesIO())
+
+
+def test_a_name_and_password_are_told_where_they_are_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "basic_credentials", lambda host: "Basic c2VjcmV0")
+    made, opener = registry(challenged("Basic realm=x"), Headers(b'{"tags": ["a"]}'))
+    assert made.tags() == ["a"]
+    assert opener.requests[1].get_header("Authorization") == "Basic c2VjcmV0"
+
+
+@pytest.mark.parametrize(
+    ("challenge", "known"),
+    [("Basic realm=x", ""), ('Bearer service="s"', "Basic x"), ("Digest realm=x", "Basic x")],
+)
+def test_without_what_is_wanted_it_is_refused(
+    challenge: str, known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "basic_credentials", lambda host: known)
+    made, opener = registry(challenged(challenge))
+    with pytest.raises(InputError, match="the registry refuses: it wants a name and password"):
+        made.tags()
+    assert len(opener.requests) == 1
