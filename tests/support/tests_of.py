@@ -356,8 +356,8 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/text_to_text/test_rules.py",
         "tests/runtime/text_to_text/test_writer.py",
     ),
-    "optc/runtime/text_to_text/step_writer.py": ("tests/runtime/text_to_text/test_writer.py",),
-    "optc/runtime/text_to_text/write.py": ("tests/runtime/text_to_text/test_writer.py",),
+    "optc/runtime/text_to_text/write.py": ("tests/runtime/text_to_text/test_step_writer.py",),
+    "optc/runtime/text_to_text/writer.py": ("tests/runtime/text_to_text/test_step_writer.py",),
     "optc/runtime/diffusion/conventions.py": ("tests/runtime/diffusion/test_solver.py",),
     "optc/runtime/scoring/token_logprobs.py": ("tests/runtime/sampling/test_sampler.py",),
     "optc/runtime/requests/completion_input.py": ("tests/runtime/loop/test_core.py",),
@@ -452,7 +452,9 @@ FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
 }
 
 #: Tests of all modules of a folder together.
-TESTED_TOGETHER: dict[str, tuple[str, ...]] = {"passes": ("tests/passes/test_declarations.py",)}
+TESTED_TOGETHER: dict[str, tuple[str, ...]] = {
+    "passes": ("tests/passes/test_declarations.py", "tests/ir/pipeline/test_page.py")
+}
 
 
 def mirrored_test(module: str) -> str:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from optc.ir.emit import Emitter
 from optc.ir.experts import find_expert_linears
 from optc.ir.functions import make_node
-from optc.ir.graph import add_initializer, replace_node
+from optc.ir.graph import add_initializer, remove_unused, replace_node
 from optc.ir.linear import Linear, find_linears, head_of, sources, weights_in
 from optc.ir.pipeline.base import PassReport
 from optc.ir.sources import sources_metadata
@@ -58,6 +58,7 @@ def store_layers(model: ir.Model, form: Format, factors: Factors | None, where: 
         report.add(f"{form.label}, gptq" if factors else form.label)
         weights += rows * columns
         bits += rows * (columns * form.bits + _groups(columns, form) * form.scale_bits)
+    remove_unused(model)  # float weights
     report.judge_missed(weights + report.missed, form.name)
     report.facts = {"weights": weights, "bits_per_weight": bits / weights if weights else 0.0}
     return report
