@@ -20,8 +20,9 @@ def no_litter() -> Iterator[None]:
     shape, a pass makes one like it. Those of the group general write operators of ONNX, whose types
     are inferred where they are needed."""
     plain = set(registry.pass_groups()["general"])
+    kinds: set[type[Pass]] = {*registry.passes().values(), *(type(step) for step in STEPS)}
     with pytest.MonkeyPatch.context() as patch:
-        for one in {*registry.passes().values(), *map(type, STEPS)}:
+        for one in kinds:
             patch.setattr(one, "run", _tidy(one.run, _unused if one in plain else _litter))
         yield
 

@@ -386,3 +386,50 @@ def test_catching_up_says_whether_it_did() -> None:
     assert blocks.catch_up(second) is True
     assert second.num_computed == 6
     assert KVBlocks((0,), (4,), 2).catch_up(second) is False, "without a cache there is nothing"
+
+
+def tree(windows: tuple[int, ...]) -> tuple[PrefixCache, Node]:
+    """A cache of two blocks in a row, one behind the other, and the last."""
+    blocks = make_blocks(windows, (9,) * len(windows))
+    first = admit(blocks, [1, 2, 3, 4, 5])
+    assert compute(blocks, first, 5)
+    cache = blocks.prefixes
+    assert cache is not None
+    cache.check_integrity()
+    (root,) = cache._roots.values()
+    (parent,) = root.children.values()
+    (leaf,) = parent.children.values()
+    return cache, leaf
+
+
+@pytest.mark.parametrize("windows", [(0,), (0, 8)])
+def test_a_node_that_has_lost_its_block_is_found(windows: tuple[int, ...]) -> None:
+    """Whether or not it is still counted among those that have one."""
+    cache, leaf = tree(windows)
+    leaf.blocks[0] = ABSENT
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"^KV group 0: the prefix tree lost a block$"):
+            cache.check_integrity()
+        if leaf in cache._used[0]:
+            cache._used[0].remove(leaf)
+
+
+def test_a_node_may_lack_its_block_where_windows_have_passed() -> None:
+    cache, leaf = tree((0, 8))
+    leaf.blocks[1] = ABSENT
+    with pytest.raises(RuntimeError, match=r"^KV group 1: the prefix tree lost a block$"):
+        cache.check_integrity()
+    cache._used[1].remove(leaf)
+    cache.check_integrity()
+
+
+def test_an_empty_leaf_and_an_empty_root_are_found() -> None:
+    cache, leaf = tree((8,))
+    leaf.blocks[0] = ABSENT
+    cache._used[0].remove(leaf)
+    with pytest.raises(RuntimeError, match=r"^the prefix tree has an empty leaf$"):
+        cache.check_integrity()
+    cache, _ = tree((8,))
+    cache._roots["other"] = Node(b"other", None, 1)
+    with pytest.raises(RuntimeError, match=r"^the prefix tree has an empty root$"):
+        cache.check_integrity()

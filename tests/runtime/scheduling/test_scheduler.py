@@ -121,6 +121,12 @@ def test_broken_queues_are_found() -> None:
     with pytest.raises(RuntimeError, match=r"^0 running, waiting in the order "):
         world.scheduler.check_integrity()
     second.rank = Rank(0, 1)
+    world.scheduler.check_integrity()
+    world.scheduler.max_running = -1
+    with pytest.raises(RuntimeError, match=r"^0 running, waiting in the order "):
+        world.scheduler.check_integrity()
+    world.scheduler.max_running = 0
+    world.scheduler.check_integrity()
     second.tables.blocks[0].extend(world.blocks.pools[0].take(1))
     with pytest.raises(RuntimeError, match=r"^a waiting request holds blocks$"):
         world.scheduler.check_integrity()

@@ -240,6 +240,15 @@ def drafts_of(draft: DraftModel, request: Request) -> list[int]:
     raise AssertionError("nothing was drafted")
 
 
+def test_a_leak_is_found() -> None:
+    draft = draft_model()
+    drafts_of(draft, long_request(0, 5))
+    (text,) = draft._texts.values()
+    text.tables.blocks[0].pop()
+    with pytest.raises(RuntimeError, match=r"^KV group 0: holders of blocks .* do not match"):
+        draft.check_integrity()
+
+
 def test_no_more_blocks_are_taken_than_are_needed() -> None:
     draft = draft_model(spare=0, prefix_cache=False)
     (total,) = draft.available()
