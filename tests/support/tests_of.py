@@ -348,15 +348,10 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/tensors/embedder.py": ("tests/serve/tensors/test_embeddings.py",),
     "optc/runtime/tensors/engine.py": ("tests/serve/tensors/test_infer.py",),
     "optc/runtime/tensors/ranked.py": ("tests/serve/scoring/test_routes.py",),
-    "optc/runtime/text_to_text/conventions.py": (
-        "tests/runtime/text_to_text/test_rules.py",
-        "tests/runtime/text_to_text/test_writer.py",
-    ),
-    "optc/runtime/text_to_text/params.py": (
-        "tests/runtime/text_to_text/test_rules.py",
-        "tests/runtime/text_to_text/test_writer.py",
-    ),
+    "optc/runtime/text_to_text/conventions.py": ("tests/runtime/text_to_text/test_settings.py",),
+    "optc/runtime/text_to_text/params.py": ("tests/runtime/text_to_text/test_settings.py",),
     "optc/runtime/text_to_text/write.py": ("tests/runtime/text_to_text/test_step_writer.py",),
+    "optc/runtime/text_to_text/rules.py": ("tests/runtime/text_to_text/test_settings.py",),
     "optc/runtime/text_to_text/writer.py": ("tests/runtime/text_to_text/test_step_writer.py",),
     "optc/runtime/diffusion/conventions.py": ("tests/runtime/diffusion/test_solver.py",),
     "optc/runtime/scoring/token_logprobs.py": ("tests/runtime/sampling/test_sampler.py",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optc.errors import InputError, RequestError, UnsupportedError
+from optc.errors import InputError, RequestError, UnavailableError, UnsupportedError
 from optc.runtime.tensors.images import ImageInput, image_files, opened_image, parse_images
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -109,3 +110,59 @@ def test_an_image_has_no_more_pixels_than_are_left(tmp_path: Path) -> None:
         opened_image(BytesIO(data), "input", 37 * 53 - 1)
     assert str(caught.value) == "input: has 53 by 37 pixels, and 1960 are left for it"
     assert opened_image(BytesIO(data), "input").size == (53, 37)
+
+
+@pytest.mark.parametrize(
+    ("given", "result"),
+    [
+        ({}, None),
+        ({"size": (5, 4)}, (5, 4)),
+        ({"crop": (3, 2)}, (3, 2)),
+        ({"size": (5, 4), "crop": (3, 2)}, (3, 2)),
+    ],
+)
+def test_the_size_of_what_the_model_gets(given: dict[str, Any], result: Any) -> None:
+    assert ImageInput("x", **given).result == result
+
+
+@pytest.mark.parametrize("size", [[24, 20], {"height": 24, "width": 20}])
+def test_sizes_may_be_lists(size: Any) -> None:
+    found = parse_images({"size": size, "do_normalize": True}, "x", "here")
+    assert (found.size, found.mean, found.std) == ((24, 20), (), ())
+
+
+def test_a_number_may_stand_for_a_list_of_one() -> None:
+    values = {"size": 8, "image_mean": 0.5, "image_std": [0.25], "do_normalize": True}
+    found = parse_images(values, "x", "here")
+    assert (found.mean, found.std) == ((0.5,), (0.25,))
+
+
+class Bombs(BytesIO):
+    """What Pillow refuses to read."""
+
+    def read(self, *_: Any) -> bytes:
+        raise Image.DecompressionBombError("too many pixels")
+
+
+class Broken(BytesIO):
+    """A file that ends too early."""
+
+    def read(self, *_: Any) -> bytes:
+        raise ValueError("no more bytes")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [(Bombs(), "too many pixels"), (Broken(), "is no image that can be read: no more bytes")],
+)
+def test_files_that_break_a_reader(source: BytesIO, said: str) -> None:
+    with pytest.raises(RequestError, match=said) as caught:
+        opened_image(source, "images 3")
+    assert caught.value.where == "images 3"
+
+
+def test_without_pillow_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(UnavailableError, match="images need Pillow") as caught:
+        opened_image(BytesIO(), "x")
+    assert caught.value.hint == "pip install 'optc[images]'"

@@ -10,7 +10,7 @@ import torch
 
 from optc.errors import RequestError
 from optc.runtime.executable.tensors_interface import DimRange, TensorsInterface, TensorSpec
-from optc.runtime.tensors.inputs import checked_inputs
+from optc.runtime.tensors.inputs import _array, checked_inputs
 
 INTERFACE = TensorsInterface(
     (TensorSpec("ids", "int64", ("batch", "tokens")), TensorSpec("x", "float32", ("batch", 3))),
@@ -63,3 +63,22 @@ def test_a_missing_input_is_named() -> None:
     del arrays["x"]
     with pytest.raises(RequestError, match="lacks the input 'x'"):
         checked_inputs(arrays, INTERFACE, "inputs")
+
+
+class Odd:
+    """It says that it is an array, and is none."""
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise BufferError("it lies elsewhere")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(Odd(), "is no array: it lies elsewhere"), ([[1], [1, 2]], "is no array: ")]
+)
+def test_what_is_no_array(value: Any, said: str) -> None:
+    with pytest.raises(RequestError, match=said) as caught:
+        _array(value, "inputs: x")
+    assert caught.value.where == "inputs: x"
