@@ -12,8 +12,9 @@ import pytest
 from optc.errors import InputError
 from optc.ir.pipeline.base import PassContext
 from optc.ir.pipeline.pipeline import Pipeline
+from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.budget import allocate_bits as module
-from optc.passes.quantize.budget.allocate_bits import AllocateBits
+from optc.passes.quantize.budget.allocate_bits import AllocateBits, rated_alike
 from optc.passes.quantize.budget.groups import groups_of
 from optc.passes.quantize.budget.sensitivity import Rater
 from optc.passes.quantize.quantize_weights import QuantizeWeights
@@ -160,3 +161,15 @@ def test_samples_show_every_format() -> None:
         if node.op_type == "QuantizedMatMul"
     }
     assert {(2, 32), (3, 64), (8, 0)} <= found
+
+
+def test_without_measurements_an_error_is_the_weights_and_falls_fourfold_with_each_bit(
+    model: ir.Model,
+) -> None:
+    first, *others = groups_of(model, head=False)
+    schemes = [Scheme(bits, 16, False) for bits in (2, 3, 8)]
+    rated = rated_alike([first, *others], [schemes] * (1 + len(others)))
+    assert [one.scheme for one in rated[0]] == schemes
+    assert [one.kl for one in rated[0]] == [first.weights / 4**bits for bits in (2, 3, 8)]
+    assert not any(one.measured for own in rated for one in own)
+    assert [own[0].kl * 16 for own in rated] == [one.weights for one in (first, *others)]
