@@ -1,0 +1,104 @@
+"""Columns in another order: where no value has to be moved for it, and where that cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from optc.passes.canonicalize.probing.columns import take_columns
+from optc.passes.canonicalize.probing.evaluate import Unreadable
+from tests.passes.canonicalize.texts import exported
+from tests.support.ir_text import f32
+from tests.support.ragged import run
+
+SIGNATURE = "(float[B,S,6] h) => (float[B,S,N] out)"
+WEIGHTS = {"w": f32(6, 8, seed=1), "v": f32(6, 16, seed=2)}
+CONSTANTS = {
+    "bias": f32(8, seed=3),
+    "scale": f32(8, seed=4),
+    "head": f32(4, seed=5),
+    "n4": np.array([4]),
+    "n12": np.array([12]),
+    "minus": np.array([-1]),
+    "thirds": np.array([3, 8, 5]),
+}
+ANY = [3, 0, 7, 5, 1, 6, 2, 4]
+
+
+def taken(nodes: str, columns: list[int]) -> tuple[np.ndarray, np.ndarray, set[str], ir.Value]:
+    """These columns of x by what was made of it, and by NumPy; which operators the first one is
+    made of; and its value."""
+    feeds = {"h": f32(2, 3, 6, seed=9)}
+    (whole,) = run(exported(SIGNATURE, f"{nodes} out = Identity (x)", WEIGHTS, CONSTANTS), feeds)
+    model = exported(SIGNATURE, f"{nodes} out = Identity (x)", WEIGHTS, CONSTANTS)
+    last = next(node for node in model.graph if node.outputs[0].name == "out")
+    x = last.inputs[0]
+    assert x is not None
+    found = take_columns(model, last, x, np.array(columns), "turned")
+    last.replace_input_with(0, found)
+    made: set[str] = set()
+    stack = [found]
+    while stack:
+        node = stack.pop().producer()
+        if node is not None:
+            made.add(node.op_type)
+            stack.extend(value for value in node.inputs if value is not None)
+    (result,) = run(model, feeds)
+    return result, whole[..., columns], made, found
+
+
+NORMED = "p = MatMul (h, w) x = RMSNormalization <axis = -1, epsilon = 0.01> (p, scale)"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "columns", "made"),
+    [
+        ("x = MatMul (h, w)", list(range(8)), {"MatMul"}),
+        ("x = MatMul (h, w)", [2, 3, 4], {"MatMul", "Slice"}),
+        ("x = MatMul (h, w)", [7], {"MatMul", "Slice"}),
+        ("x = MatMul (h, w)", ANY, {"MatMul"}),
+        ("x = MatMul (h, w)", [5, 2], {"MatMul"}),
+        ("p = MatMul (h, w) x = Add (p, bias)", ANY, {"MatMul", "Add"}),
+        ("p = MatMul (h, v) x = Slice (p, n4, n12, minus)", ANY, {"MatMul"}),
+        ("p = MatMul (h, v) a, x, b = Split <axis = -1> (p, thirds)", ANY, {"MatMul"}),
+        (NORMED, ANY, {"MatMul", "RMSNormalization"}),
+        (
+            "p = MatMul (h, w) x = LayerNormalization <axis = -1> (p, scale, bias)",
+            ANY,
+            {"MatMul", "LayerNormalization"},
+        ),
+    ],
+)
+def test_columns_by_other_rows_of_weights(nodes: str, columns: list[int], made: set[str]) -> None:
+    result, expected, operators, value = taken(nodes, columns)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+    assert operators == made
+    assert value.shape is not None
+    assert value.shape[-1] == len(columns)
+
+
+def test_a_new_weight_is_called_by_its_role() -> None:
+    _, _, _, value = taken("x = MatMul (h, w)", [5, 2])
+    node = value.producer()
+    assert node is not None
+    weight = node.inputs[1]
+    assert weight is not None
+    assert weight.name == "w.turned"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "columns", "reason"),
+    [
+        ("x = Sigmoid (h)", [1, 0, 2, 3, 4, 5], "the columns of its operand cannot be put"),
+        (NORMED, [1, 0], "the columns of its operand cannot be put"),
+        (
+            "p = MatMul (h, w) s = Neg (scale) x = RMSNormalization <axis = -1> (p, s)",
+            ANY,
+            "its norm has no constant scale",
+        ),
+    ],
+)
+def test_what_cannot_be_put_in_another_order(nodes: str, columns: list[int], reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        taken(nodes, columns)
