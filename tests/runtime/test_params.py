@@ -11,6 +11,7 @@ import pytest
 
 from optc.errors import RequestError
 from optc.runtime.params import SamplingParams
+from optc.system.options.option import options_of
 
 
 def test_defaults_are_vllms() -> None:
@@ -222,3 +223,29 @@ def test_a_replacement_is_checked_and_shown_as_any_other() -> None:
         replace(SamplingParams(), sead=1)  # type: ignore[call-arg]
     assert "_replaced" not in repr(replace(SamplingParams(), seed=1))
     assert asdict(replace(SamplingParams(), seed=1)).keys() == OTHERS.keys()
+
+
+#: Numbers that ``--help`` says; the words of others say what stands where nothing is given.
+SHOWN = {
+    "max_tokens": 16,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "length_penalty": 1.0,
+    "n": 1,
+}
+
+
+def test_defaults_that_are_shown_and_those_that_are_not() -> None:
+    params, options = SamplingParams(), options_of(SamplingParams)
+    shown = {name: getattr(params, name) for name, one in options.items() if one.show_default}
+    assert shown == SHOWN
+    rest = {one.name: getattr(params, one.name) for one in fields(params) if one.name not in SHOWN}
+    plain = {"top_k": 0, "stop": (), "stop_token_ids": (), "logit_bias": {}}
+    flags = {"early_stopping": False, "ignore_eos": False, "skip_special_tokens": True}
+    assert {name: rest.pop(name) for name in (*plain, *flags)} == plain | flags
+    assert set(rest.values()) == {None}

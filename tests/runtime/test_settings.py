@@ -57,3 +57,16 @@ def test_what_differs_from_the_defaults_makes_equal_settings() -> None:
     assert ServeSettings(max_drafted=MAX_DRAFTED, prefix_cache=True).differing() == {}
     changes = {"token_budget": 64, "speculate": "ngram", "max_drafted": 4, "prefix_cache": False}
     assert ServeSettings(**changes).differing() == changes
+
+
+def test_defaults() -> None:
+    """What is not None: an engine's own limits and all of its features but those that cost."""
+    stated = {one.name: one.default for one in fields(ServeSettings) if one.default is not None}
+    assert stated == {
+        "prefix_cache": True,
+        "prefix_eviction": "lru",
+        "max_drafted": 16,
+        "cost_cache": True,
+        "generation_defaults": True,
+        "verify": "full",
+    }

@@ -150,12 +150,19 @@ def test_what_is_not_in_the_report_is_said() -> None:
     assert "canonicalize,kv-cache" in page.section("pipeline").text
 
 
-def test_errors_of_blocks_stand_in_for_those_of_layers() -> None:
+@pytest.mark.parametrize(
+    ("by_layer", "own"),
+    [(None, False), ([], False), ([None, None], False), ([40.0, None], True), ([40.0, 31.5], True)],
+)
+def test_errors_of_blocks_stand_in_for_those_of_layers(by_layer: Any, own: bool) -> None:
     facts = {"facts": {"block_sqnr_db": [30.0, 28.5]}}
     passes = [{"name": "propagate-errors", "count": 2, "seconds": 1.0, **facts}]
-    page = read_page(artifact_page(subject(report(bisect=None, passes=passes))).text)
-    assert "by the pass propagate-errors" in page.section("layers").text
-    assert "28.5" in page.section("layers").text
+    bisect = None if by_layer is None else {"sqnr_by_layer": by_layer}
+    page = read_page(artifact_page(subject(report(bisect=bisect, passes=passes))).text)
+    text = page.section("layers").text
+    assert ("by --bisect" in text) is own
+    assert ("by the pass propagate-errors" in text) is not own
+    assert ("28.5" in text) is not own
 
 
 def replaced(value: Any, text: str) -> Any:

@@ -83,3 +83,13 @@ def test_steps_stand_where_their_spacing_says(
     """Table 2 of "Common Diffusion Noise Schedules and Sample Steps are Flawed"."""
     levels = NoiseLevels(POWER, "epsilon", spacing, offset, False)  # type: ignore[arg-type]
     assert steps_of(levels, 4).times.tolist() == times
+
+
+@pytest.mark.parametrize(("fractions", "times"), [(True, [99, 49.5, 0]), (False, [99, 50, 0])])
+def test_steps_between_two_that_were_trained(fractions: bool, times: list[float]) -> None:
+    levels = NoiseLevels(POWER, "epsilon", "linspace", 0, fractions)
+    assert steps_of(levels, 3).times.tolist() == times
+    between = steps_of(levels, 3).signal[1] ** 2
+    assert (between == pytest.approx(POWER[50])) is not fractions
+    assert POWER[50] <= between + 1e-12
+    assert between < POWER[49]

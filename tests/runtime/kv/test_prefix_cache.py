@@ -433,3 +433,22 @@ def test_an_empty_leaf_and_an_empty_root_are_found() -> None:
     cache._roots["other"] = Node(b"other", None, 1)
     with pytest.raises(RuntimeError, match=r"^the prefix tree has an empty root$"):
         cache.check_integrity()
+
+
+class Told:
+    """Takes note of blocks."""
+
+    def stored(self, salt: str, node: Node) -> bool:
+        return True
+
+    def removed(self, node: Node) -> None:
+        pass
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_blocks_have_a_digest_where_somebody_is_told_of_them(told: bool) -> None:
+    blocks = KVBlocks((0,), (9,), 2, prefix_cache=True)
+    cache = PrefixCache((0,), blocks.pools, 2, log=Told() if told else None)
+    path = cache._grow_path("salt", np.array([1, 2, 3, 4], np.int32))
+    assert [bool(node.digest) for node in path] == [told, told]
+    assert len({node.digest for node in path}) == (2 if told else 1)

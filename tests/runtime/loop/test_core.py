@@ -15,6 +15,7 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.requests.completion_input import CompletionInput
 from optc.runtime.requests.request import Request
 from optc.runtime.settings import ServeSettings
+from optc.runtime.speculative.speculator import Speculator
 from tests.runtime.support.toy import VOCAB, ToyExecutable, generate_naively, toy_spec
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8)
@@ -310,3 +311,17 @@ def test_requests_are_listed_until_they_end_and_the_engine_is_closed_with_the_co
     assert not executable.closed
     core.close()
     assert executable.closed
+
+
+def test_what_drafts_is_told_of_the_rows_of_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An EAGLE model reads the hidden states of all of them."""
+    spec, told, speculator = toy_spec(max_context=64), list[int](), Speculator([])
+    executable = ToyExecutable(spec)
+    plan = tight_plan(spec, 16, 4, 20)
+    core = Core(executable, plan, ServeSettings(token_budget=16), speculator=speculator)
+    monkeypatch.setattr(
+        speculator, "note_step", lambda chunks: told.append(sum(one.rows for one in chunks))
+    )
+    add(core, [1, 2, 3], SamplingParams(temperature=0, max_tokens=3))
+    drain(core)
+    assert told == [len(batch.tokens) for batch in executable.batches] == [3, 1, 1]

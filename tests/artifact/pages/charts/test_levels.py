@@ -22,3 +22,14 @@ def test_a_single_layer_and_equal_ones() -> None:
     assert len(shapes(read_drawing(levels("l", "t", "d", [40.0], "dB")), "circle", "point")) == 1
     root = read_drawing(levels("l", "t", "d", [40.0] * 3, "dB"))
     assert len({p["cy"] for k in ("fill", "point") for p in shapes(root, "circle", k)}) == 1
+
+
+def test_axes_are_named_and_numbered() -> None:
+    root = read_drawing(levels("l", "t", "d", [40.0, 41.0, 30.0], "dB"))
+    assert texts(root, "name") == ["dB", "layer"]
+    assert len(shapes(root, "line", "grid")) > 1
+    ticks = texts(root, "tick")
+    assert ticks[-3:] == ["0", "1", "2"], "a layer has a whole number"
+    assert {"30", "40"} <= set(ticks)
+    (lowest,) = shapes(root, "circle", "point")
+    assert all(lowest["r"] > one["r"] for one in shapes(root, "circle", "fill"))

@@ -62,3 +62,12 @@ def test_the_recommended_one_is_named_beside_its_ring(chosen: float) -> None:
     gap = left - ring["cx"] if chosen == 100.0 else ring["cx"] - right
     assert ring["r"] < gap < 2 * ring["r"]
     assert abs(base - ring["cy"]) < 6
+
+
+def test_the_recommended_one_is_larger() -> None:
+    root = read_drawing(scatter("s", "t", "d", POINTS, Axis("x"), Axis("y")))
+    other, chosen = shapes(root, "circle", "point")
+    (faint,) = shapes(root, "circle", "faint")
+    (ring,) = shapes(root, "circle", "ring")
+    assert other["r"] == faint["r"] < chosen["r"] < ring["r"]
+    assert (chosen["cx"], chosen["cy"]) == (ring["cx"], ring["cy"])
