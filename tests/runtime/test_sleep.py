@@ -81,6 +81,7 @@ def test_cancelling_what_has_ended_does_not_wake_it() -> None:
         time.sleep(0.05)
         assert engine.health().asleep
         assert len(opening.made) == 1
+        assert not engine._worker._taken, "nothing of it is left to deal with"
 
 
 def test_kept_answers_need_no_waking() -> None:

@@ -126,6 +126,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/loop/worker.py": (
         "tests/runtime/threads/test_own_process.py",
         "tests/runtime/test_swap.py",
+        "tests/runtime/test_sleep.py",
         "tests/runtime/scoring/test_score.py",
         "tests/runtime/adapters/test_input_processor.py",
     ),
