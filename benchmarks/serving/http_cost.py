@@ -215,7 +215,7 @@ def http_loop(host: str, port: int, clients: int, seconds: float, pid: int) -> R
 
 
 def questions_of(seed: int) -> Iterator[tuple[list[int], int]]:
-    """What one client asks for: prompts, and how many tokens each answer has."""
+    """The requests of one client: prompts, and how many tokens each answer has."""
     rng = np.random.default_rng(seed)
     while True:
         prompt = rng.integers(100, 400, size=PROMPT_TOKENS).tolist()
