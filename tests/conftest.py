@@ -21,6 +21,7 @@ import optc
 from tests.support.cost.asleep import sleep_in_sessions
 from tests.support.cost.covering import mark_the_rest
 from tests.support.cost.forked_compiler import fork_compilers
+from tests.support.cost.narrow import begin, narrow_engines
 from tests.support.cost.rounded import rounded
 from tests.support.shared import made_once, shared_folder
 
@@ -53,6 +54,18 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of large tables of parameters, `make test` runs what shows every value."""
     mark_the_rest(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before a test's fixtures, which may build engines."""
+    begin(item)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def narrow_vectors() -> None:
+    """Engines that are a means are those of AVX2."""
+    narrow_engines(pytest.MonkeyPatch())
 
 
 @pytest.fixture(autouse=True, scope="session")

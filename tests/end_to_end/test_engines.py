@@ -14,6 +14,7 @@ from optc.artifact.artifact import Artifact
 from tests.support.shared import made_once
 from tests.support.stub import write_tiny_model
 
+pytestmark = pytest.mark.native
 ENGINES = ("tvm:x86-64-v3", "tvm:native", "onnxruntime")
 GREEDY = optc.SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 PROMPTS = ["def fib(n):", "a"]

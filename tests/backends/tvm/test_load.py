@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from optc.backends.tvm import BACKEND, runtime_libs
+from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.loaded import loader
 from optc.errors import ArtifactError, InputError, UnavailableError
 from optc.runtime.executable.executable import StepBatch
-from optc.system.hardware.target import known_targets
-from tests.backends.tvm.conftest import NAMED
+from optc.system.hardware.target import parse_target
 from tests.backends.tvm.engine_driver import SHAPE, Engine, EngineDriver
 
 GetEngine = Callable[[str], Engine]
@@ -35,8 +35,8 @@ def test_missing_cpu_features_are_named(
 ) -> None:
     monkeypatch.setattr(loader, "host_features", lambda: frozenset({"avx2", "f16c"}))
     with pytest.raises(UnavailableError) as caught:
-        engines("int4").load()
-    lacked = [name for name in known_targets()[NAMED].features if name not in ("avx2", "f16c")]
+        engines("int8").load()
+    lacked = sorted({*isa_of(parse_target("native")).features} - {"avx2", "f16c"})
     assert "fma" in lacked
     assert caught.value.message == (
         f"the engine was compiled for {', '.join(lacked)}, which this CPU lacks"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from optc.system.hardware.machine import this_machine
+from tests.support.shared import made_once
 
 #: Tests that need a CUDA device; without one they run on the emulator (`test_emulated`).
 collect_ignore = [] if this_machine().sm else ["on_device"]
@@ -16,10 +17,8 @@ EMULATOR = Path(__file__).parent / "emulator"
 _IS_WORKER = re.compile("PYTEST_XDIST_")
 
 
-@pytest.fixture(scope="session")
-def emulator(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Environment of processes that see a CUDA device, which this machine's CPU emulates."""
-    folder = tmp_path_factory.mktemp("emulator")
+def _make_emulator(folder: Path) -> Path:
+    """Write the libraries, the compiler and its header."""
     for library, functions in (("libcuda.so.1", "cu*"), ("libcudart.so.13", "cuda*")):
         versions = folder / "versions"
         versions.write_text(f"{library} {{ global: {functions}; local: *; }};\n")
@@ -27,10 +26,18 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         command += [f"-Wl,--version-script={versions}", "-o", str(folder / library)]
         subprocess.run([*command, str(EMULATOR / "driver.cpp"), "-ldl"], check=True)
     nvcc, script = folder / "nvcc", str(EMULATOR / "nvcc.py")
-    nvcc.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
+    # without site-packages, which nvcc.py does not need
+    nvcc.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{script}" "$@"\n')
     header = str(folder / "emulator.h.gch")
     subprocess.run([sys.executable, script, "--header", header], check=True)
     nvcc.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment of processes that see a CUDA device, which this machine's CPU emulates."""
+    folder = made_once(tmp_path_factory, "emulator", _make_emulator)
     # pytest in such a process is no worker: its folders are its own, not all runs'
     variables = {name: value for name, value in os.environ.items() if not _IS_WORKER.match(name)}
     return {

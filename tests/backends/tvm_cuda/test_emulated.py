@@ -15,9 +15,8 @@ ON_DEVICE = Path(__file__).parent / "on_device"
 
 #: Modules that share a process, as starting one takes seconds.
 GROUPS = (
-    ("test_attention",),
+    ("test_attention", "test_features", "test_experts"),
     ("test_engine", "test_graphs"),
-    ("test_features", "test_experts"),
     ("test_kv", "test_matmul", "test_rows"),
 )
 

@@ -1,0 +1,54 @@
+"""What tests compile for this machine is compiled for AVX2: LLVM needs half as long as for AVX-512.
+
+An engine is a means for most tests, and says no less with narrower vectors; machines without
+AVX-512 have run these tests with them all along. Those of backends, whose subject is kernels, and
+tests with the marker ``native`` or ``long`` compile for what the machine has, and so do commands
+that are processes of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optc.backends.tvm import TvmBackend
+from optc.system.hardware.target import Target, host_features, known_targets
+
+#: Folders of tests that compile for what the machine has.
+WIDE = tuple(Path(__file__).parents[2] / name for name in ("amx", "arm", "backends"))
+NARROW = "x86-64-v3"
+_now = {"wide": False}
+
+
+def begin(item: pytest.Item) -> None:
+    """Compile as this test wants it from now on."""
+    marked = any(item.get_closest_marker(name) for name in ("native", "long"))
+    _now["wide"] = marked or any(item.path.is_relative_to(folder) for folder in WIDE)
+
+
+def narrowed(target: Target) -> Target:
+    """The target, or with fewer features the one called ``native``."""
+    narrow = known_targets()[NARROW]
+    if target.name != "native" or narrow.missing_on(host_features()):
+        return target
+    return replace(target, features=narrow.features)
+
+
+def narrow_engines(patch: pytest.MonkeyPatch) -> None:
+    """From now on TVM's engines are built so in this process."""
+    build, build_tensors = TvmBackend.build, TvmBackend.build_tensors
+
+    def chosen(target: Target) -> Target:
+        return target if _now["wide"] else narrowed(target)
+
+    def step(backend: TvmBackend, model: Any, target: Target, *rest: Any) -> Any:
+        return build(backend, model, chosen(target), *rest)
+
+    def tensors(backend: TvmBackend, model: Any, face: Any, target: Target, *rest: Any) -> Any:
+        return build_tensors(backend, model, face, chosen(target), *rest)
+
+    patch.setattr(TvmBackend, "build", step)
+    patch.setattr(TvmBackend, "build_tensors", tensors)
