@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ FUSED_KV4, FUSED_KV8, FUSED_KV16 = (
     FUSED.replace("kv-cache", f"kv-cache{{dtype={t}}}")
     for t in ("int4,query_bits=8,recent=20", "int8", "bfloat16")
 )
+_NARROW_KV = re.compile(r"kv-cache\{[^}]*dtype=(?!float32)")
 INT8_KV = INT8.replace("kv-cache", "kv-cache{dtype=int8}")
 
 #: GQA, two KV groups, both softcaps; widths chosen so that layers and head share two matmuls.
@@ -84,7 +86,7 @@ def shape_for(pipeline: str) -> Dense:
     where keys and values are float32: one in each type doubles what LLVM does for these engines,
     and is the subject of the kernels' tests."""
     wanted = replace(SHAPE, head_dim=32) if "dtype=int4" in pipeline else SHAPE
-    return replace(wanted, softcap=0.0) if "kv-cache{dtype=" in pipeline else wanted
+    return replace(wanted, softcap=0.0) if _NARROW_KV.search(pipeline) else wanted
 
 
 def build_once(
