@@ -164,6 +164,7 @@ with optc.load(sys.argv[1]) as engine:
     assert run_lean(code, str(exact_artifact)) == "8"
 
 
+@pytest.mark.native
 def test_two_compiles_are_byte_identical(exact_artifact: Path, folder: Path) -> None:
     again = folder / "again"  # by another process than the first
     package.compile(MODEL, "fp32", again, no_gates=True)
