@@ -62,8 +62,8 @@ def _check_spec(session: Any, spec: StepInterface) -> None:
         )
 
 
-def open_model(model: Path, provider: str, threads: int) -> Any:
-    """A session on the model of an artifact.
+def open_model(model: Path, provider: str, threads: int, *, exact: bool = False) -> Any:
+    """A session on the model of an artifact; ``exact`` as in `open_session`.
 
     Raises:
         ArtifactError: The model, or its weights beside it, are missing or damaged.
@@ -78,8 +78,15 @@ def open_model(model: Path, provider: str, threads: int) -> Any:
     from onnxruntime.capi import onnxruntime_pybind11_state as ort
 
     try:
-        return open_session(model, provider, threads)
-    except (ort.Fail, ort.InvalidArgument, ort.InvalidGraph, ort.InvalidProtobuf) as error:
+        return open_session(model, provider, threads, exact=exact)
+    except (
+        ort.Fail,
+        ort.InvalidArgument,
+        ort.InvalidGraph,
+        ort.InvalidProtobuf,
+        ort.NotImplemented,
+        ort.RuntimeException,
+    ) as error:
         raise ArtifactError(
             f"ONNX Runtime cannot open the model: {str(error).splitlines()[0]}",
             where=str(model),

@@ -11,6 +11,8 @@ from optc.errors import UnavailableError
 
 _WHERE = "onnxruntime backend"
 CPU, CUDA, TENSORRT = (f"{name}ExecutionProvider" for name in ("CPU", "CUDA", "Tensorrt"))
+#: Of a DequantizeLinear of 4 bits before a MatMul; the default is 4, activations of 8 bits.
+_FLOAT_ACTIVATIONS = ("session.qdq_matmulnbits_accuracy_level", "1")
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,9 @@ def device_of(provider: str) -> Device:
     return Device(provider, "cpu" if provider == CPU else "cuda")
 
 
-def open_session(model: Path, provider: str, threads: int, *, as_it_is: bool = False) -> Any:
+def open_session(
+    model: Path, provider: str, threads: int, *, as_it_is: bool = False, exact: bool = False
+) -> Any:
     """An ``onnxruntime.InferenceSession`` that runs on ``provider``.
 
     Args:
@@ -40,6 +44,7 @@ def open_session(model: Path, provider: str, threads: int, *, as_it_is: bool = F
         threads: Within an operator.
         as_it_is: Leave out the optimizations that change results: by default a DequantizeLinear
             before a MatMul makes ONNX Runtime quantize the activations too.
+        exact: Keep the activations of such a MatMul in float32, with all optimizations.
 
     Raises:
         UnavailableError: The package is not usable, or the provider cannot run here: ONNX Runtime
@@ -60,6 +65,8 @@ def open_session(model: Path, provider: str, threads: int, *, as_it_is: bool = F
     options.log_severity_level = 4  # an error is an exception, which says the same
     if as_it_is:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    if exact:
+        options.add_session_config_entry(*_FLOAT_ACTIVATIONS)
     wanted = [provider] if provider == CPU else [(provider, _options(provider)), CPU]
     session = ort.InferenceSession(str(model), options, providers=wanted)
     running = session.get_providers()[0]

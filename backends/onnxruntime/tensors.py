@@ -97,4 +97,5 @@ def load_tensors(
     why = unusable(found.provider, found.release)
     if why:
         raise UnavailableError(why, where="onnxruntime engine")
-    return OnnxTensors(open_model(folder / MODEL_FILE, found.provider, threads), interface)
+    session = open_model(folder / MODEL_FILE, found.provider, threads, exact=True)
+    return OnnxTensors(session, interface)

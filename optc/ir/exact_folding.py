@@ -8,6 +8,8 @@ from onnxscript import rewriter
 from onnxscript.optimizer import fold_constants_ir
 from onnxscript.rewriter.rules import common as rules
 
+from optc.system.logs.quiet import quiet
+
 #: Exact. Those of onnxscript's default that leave out sums with 0 and products with 1 are not: they
 #: take a constant below 1e-8 for 0, and a logarithm behind it then gets one.
 _RULES = (
@@ -51,6 +53,11 @@ def fold_exactly(model: ir.Model) -> None:
 
     onnxscript's own optimizer, which PyTorch's exporter runs too, is this with inexact rules.
     """
+    with quiet():  # its notes about what it does not fold
+        _fold(model)
+
+
+def _fold(model: ir.Model) -> None:
     cleaning.InlinePass()(model)
     for _ in range(_ROUNDS):
         fold_constants_ir(model)

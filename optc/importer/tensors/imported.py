@@ -105,6 +105,9 @@ def digest_of(model: ir.Model) -> str:
         tensor = shell.graph.initializers.pop(name).const_value
         if tensor is not None:
             found.update(f"{name} {tensor.dtype.name} {list(tensor.shape)}\n".encode())
-            found.update(tensor.tobytes())
+            if isinstance(tensor, ir.StringTensor):
+                found.update(repr(list(tensor.string_data())).encode())
+            else:
+                found.update(tensor.tobytes())
     found.update(ir.to_proto(shell).SerializeToString(deterministic=True))
     return found.hexdigest()

@@ -13,7 +13,9 @@ from optc.errors import InputError, OptcError, UnsupportedError
 from optc.importer.tensors.declared_shapes import corrected_shapes
 from optc.importer.tensors.imported import ImportedTensors, digest_of
 from optc.importer.tensors.interface import describe
-from optc.system.foreign.errors import foreign_errors
+from optc.importer.tensors.plain_proto import plain
+from optc.importer.tensors.widened import free_inputs, widen
+from optc.system.foreign.errors import foreign_errors, innermost
 from optc.system.foreign.file import open_file
 from optc.system.sources.dim import Dim
 
@@ -21,6 +23,8 @@ from optc.system.sources.dim import Dim
 OPSET = 18
 #: Before this opset Scan has an axis of batches.
 _SCAN_OF_NOW = 9
+#: From this version of the format on, which ONNX's converter heeds.
+_WEIGHTS_ARE_NO_INPUTS = 4
 #: A protocol buffer holds no more.
 _MOST_BYTES = (1 << 31) - 1
 _STANDARD = ("", "ai.onnx")
@@ -39,47 +43,73 @@ def import_onnx(
 
     Raises:
         InputError: The file is no model, or its weights lie outside of its folder.
-        UnsupportedError: It is of an opset that cannot be converted.
+        UnsupportedError: It is of an opset that cannot be converted, or was exported in training.
     """
     # What was read may still be no graph: onnx_ir says so wherever it counts, copies or writes it.
     where = str(source) if isinstance(source, Path) else name
     with foreign_errors(where, "is no valid ONNX model", _AGAIN):
-        model = read_onnx(source, name)
-        warnings = corrected_shapes(model)
+        model, warnings = _read(source)
+        model = _converted(_without_weights(model), name)
+        _refuse_training(model)
+        free_inputs(model)
+        warnings += widen(model) + corrected_shapes(model)
         interface = describe(model, dims)
         return ImportedTensors(model, interface, name, digest_of(model), warnings=warnings)
 
 
 def read_onnx(source: Path | onnx.ModelProto | ir.Model, name: str) -> ir.Model:
     """The graph of an ONNX model, of an opset that passes know; raises as `import_onnx`."""
-    model = _read(source)
+    return _converted(_without_weights(_read(source)[0]), name)
+
+
+def _without_weights(model: ir.Model) -> ir.Model:
+    """``model``, whose inputs are no weights any more, as they were before IR version 4."""
     initializers = model.graph.initializers
     for value in [v for v in model.graph.inputs if v.name in initializers]:
-        model.graph.inputs.remove(value)  # as before IR version 4 weights were inputs, too
-    return _converted(model, name)
+        model.graph.inputs.remove(value)
+    return model
 
 
-def _read(source: Path | onnx.ModelProto | ir.Model) -> ir.Model:
+def _refuse_training(model: ir.Model) -> None:
+    for node in model.graph:
+        mode = node.attributes.get("training_mode")
+        if node.op_type == "BatchNormalization" and mode is not None and mode.as_int():
+            raise UnsupportedError(
+                "it takes mean and variance of its own batch: the model was exported as it trains",
+                where=f"BatchNormalization {node.name or node.outputs[0].name}",
+                hint="call module.eval() before the export",
+            )
+
+
+def _read(source: Path | onnx.ModelProto | ir.Model) -> tuple[ir.Model, tuple[str, ...]]:
+    """The model, and warnings."""
     if isinstance(source, ir.Model):
-        return source.clone()
+        return source.clone(), ()
     if isinstance(source, onnx.ModelProto):
-        return ir.from_proto(source)
+        own = onnx.ModelProto()
+        own.CopyFrom(source)
+        warnings = plain(own)
+        return ir.from_proto(own), warnings
     where = str(source)
     try:
         with open_file(source) as stream:
             size = os.fstat(stream.fileno()).st_size
         if not 0 < size <= _MOST_BYTES:
             raise InputError(f"is no ONNX model: it has {size} bytes", where=where, hint=_AGAIN)
-        model = ir.load(source)
+        proto = onnx.load(source, load_external_data=False)
+        warnings = plain(proto)
+        model = ir.from_proto(proto)
+        ir.external_data.set_base_dir(model.graph, source.parent)
     except OptcError:
         raise
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", where=where) from error
     except Exception as error:  # protocol buffers and onnx_ir raise what they like at broken files
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        first = innermost(error)
+        reason = " ".join(str(first).split())[:200] or type(first).__name__
         raise InputError(f"is no ONNX model: {reason}", where=where, hint=_AGAIN) from error
     _check_external(model, source.parent.resolve(), where)
-    return model
+    return model, warnings
 
 
 def _check_external(model: ir.Model, folder: Path, where: str) -> None:
@@ -149,7 +179,9 @@ def _converted(model: ir.Model, name: str) -> ir.Model:
             hint=f"export it with opset {OPSET} or later",
         )
     try:
-        proto = onnx.version_converter.convert_version(ir.to_proto(model), OPSET)
+        proto = ir.to_proto(model)
+        proto.ir_version = max(proto.ir_version, _WEIGHTS_ARE_NO_INPUTS)
+        proto = onnx.version_converter.convert_version(proto, OPSET)
     except Exception as error:  # the converter raises RuntimeErrors of its C++ part
         raise UnsupportedError(
             f"it is of opset {version}, which ONNX does not convert: {str(error).splitlines()[0]}",

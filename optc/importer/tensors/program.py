@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +16,22 @@ from torch.utils import _pytree as pytree
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors, Tensors, digest_of
 from optc.importer.tensors.interface import describe
-from optc.importer.tensors.signature import signature_hint
+from optc.importer.tensors.modules.calling import (
+    as_array,
+    called,
+    checked_example,
+    evaluated,
+    unwrapped,
+)
+from optc.importer.tensors.modules.outputs import left_outputs, name_outputs, state_outputs
+from optc.importer.tensors.signature import signature_hint, suggested, violated
 from optc.importer.tensors.translation import first_line, translated
+from optc.importer.tensors.widened import free_inputs, widen
 from optc.ir.exact_folding import fold_exactly
 from optc.system.foreign.file import open_file
 from optc.system.logs.quiet import quiet
 from optc.system.sources.dim import MOST, Dim
 
-#: The words before PyTorch's own bounds, each as ``batch = Dim('batch', min=2, max=63)``.
-_SUGGESTED = "Suggested fixes:"
-_SUGGESTION = re.compile(r"(\w+) = Dim\('\w+'(?:, ((?:min|max)=\d+(?:, (?:min|max)=\d+)?))?\)")
 #: Dimensions of an argument that differ from call to call.
 Dynamic = Mapping[str, Mapping[int, Dim]]
 
@@ -55,19 +59,21 @@ def import_module(
         raise InputError(
             "there is no example of the module's inputs", where=name, hint=signature_hint(module)
         )
+    module = unwrapped(module)
+    args, kwargs = checked_example(module, args, kwargs, name)
     try:
-        with quiet(), torch.no_grad(), _evaluated(module):
+        with quiet(), torch.no_grad(), evaluated(module):
             shapes = _dynamic_shapes(module, args, kwargs, dynamic)
             program = torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False
             )
     except Exception as error:  # what a module's own code or the export raises
         raise UnsupportedError(
-            f"PyTorch cannot export the module: {first_line(error)}",
+            f"PyTorch cannot export the module: {violated(error) or first_line(error)}",
             where=name,
-            hint=_suggested(error) or signature_hint(module),
+            hint=suggested(error) or signature_hint(module),
         ) from error
-    return import_program(program, name, dynamic, (args, kwargs))
+    return import_program(program, name, dynamic, (args, kwargs), module)
 
 
 def read_program(path: Path) -> ExportedProgram:
@@ -94,7 +100,11 @@ def read_program(path: Path) -> ExportedProgram:
 
 
 def import_program(
-    program: ExportedProgram, name: str, dynamic: Dynamic | None = None, example: Any = None
+    program: ExportedProgram,
+    name: str,
+    dynamic: Dynamic | None = None,
+    example: Any = None,
+    module: torch.nn.Module | None = None,
 ) -> ImportedTensors:
     """An exported program as a graph; its example is a sample.
 
@@ -104,22 +114,28 @@ def import_program(
         name: Of the model.
         dynamic: Other names of them, by input and axis.
         example: Arguments and keywords; None are those that the program was exported with.
+        module: The program's own, which is the reference; None is the program.
 
     Raises:
-        UnsupportedError: An operator of it has no translation.
+        UnsupportedError: An operator of it has no translation, or an output is no tensor of
+            numbers.
     """
     example = example or program.example_inputs
+    kept, warnings = left_outputs(program, name)
     model = translated(program, name)
+    free_inputs(model)
     fold_exactly(model)
+    state_outputs(model, program, kept)
+    wide = widen(model)
     dims = _name_dims(model, program, dynamic or {})
-    _name_outputs(model, program)
+    name_outputs(model, program, kept)
     interface = describe(model, dims)
     names = [one.name for one in interface.inputs]
     samples = () if example is None else (_flat(names, example),)
-    run = program.module()
+    run = program.module() if module is None else called(module)
 
     def reference(inputs: Tensors) -> Tensors:
-        tensors = [torch.from_numpy(inputs[key]) for key in names]
+        tensors = [torch.tensor(inputs[key]) for key in names]  # copies: forward may write there
         call, keywords = pytree.tree_unflatten(
             _with_constants(tensors, example), pytree.tree_flatten(example)[1]
         )
@@ -136,12 +152,20 @@ def import_program(
                 "that does not belong to the model",
             ) from error
         wanted = [one.name for one in interface.outputs]
-        arrays = [one.numpy() for one in found if isinstance(one, torch.Tensor)]
+        arrays = [torch.as_tensor(found[index]).detach().numpy() for index in kept]
         return dict(zip(wanted, arrays, strict=True))
 
-    usable = example is not None
+    usable = example is not None and not wide  # PyTorch rounds to bfloat16 where the graph does not
     digest = digest_of(model)
-    return ImportedTensors(model, interface, name, digest, samples, reference if usable else None)
+    return ImportedTensors(
+        model,
+        interface,
+        name,
+        digest,
+        samples,
+        reference if usable else None,
+        (*warnings, *wide),
+    )
 
 
 def _with_constants(tensors: Sequence[torch.Tensor], example: Any) -> list[Any]:
@@ -153,7 +177,7 @@ def _with_constants(tensors: Sequence[torch.Tensor], example: Any) -> list[Any]:
 
 def _flat(names: Sequence[str], example: Any) -> Tensors:
     leaves = [one for one in pytree.tree_leaves(example) if isinstance(one, torch.Tensor)]
-    return {name: one.detach().numpy() for name, one in zip(names, leaves, strict=True)}
+    return {name: as_array(one) for name, one in zip(names, leaves, strict=True)}
 
 
 def _dynamic_shapes(
@@ -215,19 +239,6 @@ def _name_dims(model: ir.Model, program: ExportedProgram, dynamic: Dynamic) -> l
     ]
 
 
-def _name_outputs(model: ir.Model, program: ExportedProgram) -> None:
-    """Call outputs by the keys of the results, ``output`` where there is one without a key."""
-    spec = program.call_spec.out_spec
-    if spec is None or spec.num_leaves != len(model.graph.outputs):
-        return
-    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
-    taken = {str(value.name) for value in model.graph.inputs}
-    for path, index in pytree.tree_flatten_with_path(tree)[0]:
-        text = "_".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
-        name = text if text and not text[0].isdigit() else f"output_{text}" if text else "output"
-        model.graph.outputs[index].name = f"{name}_out" if name in taken else name
-
-
 def _refuse_pickles(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
@@ -241,24 +252,3 @@ def _refuse_pickles(path: Path) -> None:
                     where=str(path),
                     hint="save a program whose weights are plain tensors",
                 )
-
-
-@contextmanager
-def _evaluated(module: torch.nn.Module) -> Iterator[None]:
-    """Evaluate a module, and leave each of its modules in the mode that it had: a wrapper that was
-    just made trains, and what it wraps may not."""
-    modes = [(one, one.training) for one in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for one, mode in modes:
-            one.training = mode
-
-
-def _suggested(error: BaseException) -> str:
-    """The bounds of dimensions that PyTorch suggests in place of those that were stated, as ours;
-    empty where it suggests none."""
-    found = _SUGGESTION.findall(str(error).partition(_SUGGESTED)[2])
-    bounds = [f"{name} of {bounds.replace('=', ' ')}" for name, bounds in found if bounds]
-    return f"dimensions that the module takes: {'; '.join(bounds)}" if bounds else ""

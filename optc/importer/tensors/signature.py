@@ -1,10 +1,20 @@
-"""Hints that show what a module's forward takes."""
+"""Hints that show what a module's forward takes, and which dimensions."""
 
 from __future__ import annotations
 
 import inspect
+import re
 
 import torch
+
+#: The words before PyTorch's own bounds, each as ``batch = Dim('batch', min=2, max=63)``.
+_SUGGESTED = "Suggested fixes:"
+_BOUNDS = re.compile(r"(\w+) = Dim\('\w+'(?:, ((?:min|max)=\d+(?:, (?:min|max)=\d+)?))?\)")
+_SIZE = re.compile(r"^\s*(\w+) = (\d+)$", re.MULTILINE)
+_SAME = re.compile(r"^\s*(\w+) = ([A-Za-z_]\w*)$", re.MULTILINE)
+#: What contradicts the stated dimensions: PyTorch's lines below its first.
+_VIOLATED = re.compile(r"Constraints violated.*?$(.*?)(?:Suggested fixes:|\n\n|\Z)", re.S | re.M)
+_MOST_LETTERS = 300
 
 
 def signature_hint(module: torch.nn.Module) -> str:
@@ -18,3 +28,30 @@ def signature_hint(module: torch.nn.Module) -> str:
     shown = ", ".join(names) or "…"
     stated = str(signature).replace("'", "")
     return f"forward{stated} of {type(module).__name__} is called with args=({shown},)"
+
+
+def violated(error: BaseException) -> str:
+    """What contradicts the dimensions that were stated; empty where they are not what failed."""
+    if not (found := _VIOLATED.search(str(error))):
+        return ""
+    sizes, same = _SIZE.findall(str(error)), _SAME.findall(str(error))
+    if sizes:
+        return "; ".join(f"the dimension {name} can only be {size}" for name, size in sizes)
+    if same:
+        return "; ".join(f"the dimensions {a} and {b} have one size in it" for a, b in same)
+    lines = " ".join(line.strip().removeprefix("- ") for line in found[1].splitlines())
+    return f"dimensions do not suit it: {' '.join(lines.split())[:_MOST_LETTERS]}"
+
+
+def suggested(error: BaseException) -> str:
+    """Dimensions that PyTorch suggests in place of those that were stated, as ours; empty where it
+    suggests none."""
+    text = str(error).partition(_SUGGESTED)[2]
+    bounds = [f"{name} of {b.replace('=', ' ')}" for name, b in _BOUNDS.findall(text) if b]
+    if bounds:
+        return f"dimensions that the module takes: {'; '.join(bounds)}"
+    said = [f"give {a} the name {b}, too" for a, b in _SAME.findall(text)]
+    for name, size in _SIZE.findall(text):
+        more = ", or give an example where it is 2 or more" if int(size) < 2 else ""
+        said.append(f"leave {name} out of dynamic{more}")
+    return "; ".join(said)

@@ -89,4 +89,8 @@ def _array(value: Any, where: str) -> Array:
     try:
         return np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:
-        raise RequestError(f"is no array: {error}", where=where) from error
+        raise RequestError(
+            f"is no array: {error}",
+            where=where,
+            hint="give NumPy's array of it, such as tensor.detach().float().numpy()",
+        ) from error

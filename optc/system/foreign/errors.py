@@ -47,7 +47,15 @@ def foreign_errors(
 
 
 def _said(error: BaseException) -> str:
-    """The first line of what was raised, as a message may show it."""
+    """The first line of what was raised first, as a message may show it."""
+    error = innermost(error)
     first = next(iter(str(error).strip().splitlines()), "")
     shown = "".join(c if c.isprintable() else "?" for c in first[:_SHOWN])
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The error that ``error`` was raised from: packages wrap the one that says what is wrong."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

@@ -171,10 +171,3 @@ def test_weights_of_branches_are_checked_and_kept(
     (tmp_path / "in/w.bin").unlink()
     (output,) = run(found.model, {"c": np.array(True)})
     np.testing.assert_array_equal(output, WEIGHT)
-
-
-def test_bfloat16_is_no_type_of_numpy() -> None:
-    made = proto([2, 4])
-    made.graph.input[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
-    with pytest.raises(UnsupportedError, match="tensor x: it is of BFLOAT16"):
-        import_onnx(made, "m")

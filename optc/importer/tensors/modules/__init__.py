@@ -1,0 +1,1 @@
+"""Modules of PyTorch: how they are called, and which of their results are outputs."""

@@ -1,0 +1,95 @@
+"""Results of a program that are outputs of its graph: their names, types and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import from_torch_dtype
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, OutputKind
+from torch.utils import _pytree as pytree
+
+from optc.errors import UnsupportedError
+
+
+def left_outputs(program: ExportedProgram, name: str) -> tuple[list[int], tuple[str, ...]]:
+    """Take results that are no tensors, and the same in every call, out of ``program``.
+
+    Returns:
+        Which of the results are outputs, and warnings about those that are not, but None.
+
+    Raises:
+        UnsupportedError: A result has complex numbers.
+    """
+    specs = program.graph_signature.output_specs
+    users = [place for place, one in enumerate(specs) if one.kind is OutputKind.USER_OUTPUT]
+    node = program.graph.output_node()
+    results = list(node.args[0])
+    kept, warnings = [], []
+    for index, place in enumerate(users):
+        argument = specs[place].arg
+        if not isinstance(argument, ConstantArgument):
+            kept.append(index)
+            _refuse_complex(results[place], index, name)
+        elif argument.value is not None:
+            warnings.append(
+                f"result {index} of forward is {argument.value!r} in every call: it is no output"
+            )
+            argument.value = results[place] = None  # the exporter takes no other constant
+    node.args = (tuple(results),)
+    return kept, tuple(warnings)
+
+
+def _refuse_complex(result: Any, index: int, name: str) -> None:
+    value = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
+    if isinstance(value, torch.Tensor) and value.is_complex():
+        raise UnsupportedError(
+            f"result {index} of forward has complex numbers, which engines do not give",
+            where=name,
+            hint="return torch.view_as_real of it",
+        )
+
+
+def state_outputs(model: ir.Model, program: ExportedProgram, kept: Sequence[int]) -> None:
+    """State types and shapes of outputs that the translation leaves open, as PyTorch knows them."""
+    specs = program.graph_signature.output_specs
+    users = [place for place, one in enumerate(specs) if one.kind is OutputKind.USER_OUTPUT]
+    results: Any = program.graph.output_node().args[0]
+    if len(kept) != len(model.graph.outputs):
+        return
+    for value, index in zip(model.graph.outputs, kept, strict=True):
+        known = results[users[index]].meta.get("val")
+        if not isinstance(known, torch.Tensor):
+            continue
+        if value.shape is None:
+            value.shape = ir.Shape([d if isinstance(d, int) else str(d) for d in known.shape])
+        if value.dtype is None:
+            value.dtype = from_torch_dtype(known.dtype)
+
+
+def name_outputs(model: ir.Model, program: ExportedProgram, kept: Sequence[int]) -> None:
+    """Call outputs by the keys of the results, ``output`` where there is one without a key; where
+    two would have one name, the later gets a number."""
+    spec = program.call_spec.out_spec
+    if spec is None or len(kept) != len(model.graph.outputs):
+        return
+    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    paths = {index: path for path, index in pytree.tree_flatten_with_path(tree)[0]}
+    taken = {str(value.name) for value in model.graph.inputs}
+    for value, index in zip(model.graph.outputs, kept, strict=True):
+        keys = [str(getattr(key, "key", getattr(key, "idx", key))) for key in paths[index]]
+        value.name = _free("_".join(keys), taken)
+        taken.add(value.name)
+
+
+def _free(text: str, taken: set[str]) -> str:
+    name = text if text and not text[0].isdigit() else f"output_{text}" if text else "output"
+    if name in taken:
+        name = f"{name}_out"
+    first, number = name, 2
+    while name in taken:
+        name, number = f"{first}_{number}", number + 1
+    return name
