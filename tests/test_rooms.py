@@ -110,7 +110,7 @@ BUDGET = {
     "optc/runtime/step": 800,
     "optc/runtime/structured": 950,
     "optc/runtime/submitting": 550,
-    "optc/runtime/tensors": 1_250,
+    "optc/runtime/tensors": 1_300,
     "optc/runtime/text": 1_500,
     "optc/runtime/text_to_text": 850,
     "optc/runtime/threads": 250,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from numbers import Integral, Real
+from typing import TypeVar, cast
 
 from optc.errors import RequestError
 
+#: A text, or a pair of them.
+T = TypeVar("T")
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel = 2  # its own 6 show 6**6 elements
 
@@ -71,3 +74,30 @@ def encodes(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def checked_texts(texts: Iterable[T]) -> list[T]:
+    """Texts, or pairs of them, as a list.
+
+    Raises:
+        RequestError: They are none, or one is not valid Unicode, which tokenizers read nothing of.
+    """
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        raise RequestError("texts are no list of texts", where="texts")
+    found = list(texts)
+    if not all(map(_is_text, found)):
+        raise RequestError("texts are no list of texts", where="texts")
+    for index, one in enumerate(found):
+        if not all(map(encodes, (one,) if isinstance(one, str) else cast(Iterable[str], one))):
+            raise RequestError(
+                "it is not valid Unicode: surrogates not allowed",
+                where=f"text {index}",
+                hint="decode it with errors='replace'",
+            )
+    return found
+
+
+def _is_text(one: object) -> bool:
+    if isinstance(one, tuple | list):
+        return len(one) == 2 and all(isinstance(part, str) for part in one)
+    return isinstance(one, str)

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from optc.errors import RequestError
-from optc.runtime.checks import as_tuple, check_int, check_number, encodes, invalid, shown
+from optc.runtime.checks import (
+    as_tuple,
+    check_int,
+    check_number,
+    checked_texts,
+    encodes,
+    invalid,
+    shown,
+)
 
 
 @pytest.mark.parametrize("value", [2, 5, np.int64(3), np.uint8(4)])
@@ -85,3 +93,21 @@ def test_messages_are_of_bounded_length() -> None:
 def test_lone_surrogates_are_no_unicode() -> None:
     assert encodes("naïve 🙂")
     assert not encodes("a\ud800")
+
+
+def test_texts_of_any_iterable_are_a_list() -> None:
+    assert checked_texts(iter(["a", ""])) == ["a", ""]
+    assert checked_texts((("a", "b"),)) == [("a", "b")]
+    assert list(checked_texts(np.array(["a", "b"]))) == ["a", "b"]
+
+
+@pytest.mark.parametrize("texts", ["a", b"a", None, {"a": 1}, [1], [None], [b"a"], [("a",)], 3])
+def test_what_is_no_list_of_texts(texts: Any) -> None:
+    with pytest.raises(RequestError, match="texts are no list of texts"):
+        checked_texts(texts)
+
+
+@pytest.mark.parametrize("text", ["a\ud800", ("a", "\udc80b")])
+def test_texts_of_lone_surrogates_are_refused_by_their_place(text: Any) -> None:
+    with pytest.raises(RequestError, match="text 1: it is not valid Unicode"):
+        checked_texts(["a", text])

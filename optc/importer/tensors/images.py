@@ -13,7 +13,8 @@ from optc.artifact.tasks.classification import CLASSIFICATION
 from optc.errors import InputError, UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors
 from optc.runtime.executable.tensors_interface import TensorsInterface
-from optc.runtime.tensors.images import ImageInput, parse_images, pillow
+from optc.runtime.tensors.images import ImageInput, parse_images
+from optc.runtime.tensors.pictures import pillow
 from optc.system.foreign.file import read_file
 
 _PROCESSOR = "preprocessor_config.json"

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import RequestError
+from optc.runtime.checks import checked_texts
 from optc.runtime.diffusion.conventions import DiffusionConventions
 from optc.runtime.diffusion.solver import next_sample, steps_of
 from optc.runtime.executable.tensors import TensorsExecutable
@@ -169,7 +170,8 @@ class ImageGenerator:
         if self._encoder is None or self._tokenizer is None:
             raise RequestError("takes no prompts", where="prompts")
         texts = [how.negative_prompt] * len(prompts) if guided else []
-        ids = np.array([self._tokenizer.encode(text).ids for text in [*texts, *prompts]], np.int64)
+        given = checked_texts([*texts, *prompts])
+        ids = np.array([self._tokenizer.encode(text).ids for text in given], np.int64)
         return self._encoder.run({TOKENS: ids})[CONTEXT]
 
     def _noise(self, seed: int, place: int) -> Float32:

@@ -6,20 +6,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from optc.errors import InputError, RequestError, UnavailableError, UnsupportedError
+from optc.errors import InputError, RequestError, UnsupportedError
+from optc.runtime.tensors.pictures import Pixels, eight_bits, opened_image, pillow
 from optc.system.foreign.file import read_file
 
 if TYPE_CHECKING:
     from PIL import Image
 
 Float32 = npt.NDArray[np.float32]
-Pixels = npt.NDArray[np.uint8]
 #: Endings of files that are images.
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 #: ConvNeXt's processor crops below this edge, and squeezes from it on.
@@ -32,8 +32,6 @@ _UNKNOWN = (
     "do_color_quantize",
     "do_thumbnail",
 )
-#: Pixels of the largest image.
-_MOST_PIXELS = 1 << 28
 
 
 class ImageInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -208,11 +206,11 @@ def _pixels(image: Any, channels: str, where: str) -> Pixels:
     mode = "L" if channels == "gray" else "RGB"
     if isinstance(image, str | Path):
         with _opened(Path(image)) as opened:
-            array = np.asarray(opened.convert(mode))
+            array = eight_bits(opened, mode, str(image))
     elif isinstance(image, np.ndarray):
         array = image
     elif hasattr(image, "convert"):
-        array = np.asarray(image.convert(mode))
+        array = eight_bits(image, mode, where)
     else:
         raise RequestError(f"is a {type(image).__name__}", where=where, hint=_TAKEN)
     if array.ndim == 2:
@@ -222,7 +220,7 @@ def _pixels(image: Any, channels: str, where: str) -> Pixels:
         raise RequestError(
             f"is an array {array.dtype}{list(array.shape)}", where=where, hint=_TAKEN
         )
-    return cast(Pixels, array)
+    return array
 
 
 _TAKEN = "a path, an image of Pillow, or uint8 [height, width, 3] in the order red, green, blue"
@@ -235,50 +233,6 @@ def _opened(path: Path) -> Image.Image:
         reason = f"is no image that can be read: {error}"
         raise RequestError(reason, where=str(path)) from error
     return opened_image(BytesIO(data), str(path))
-
-
-def opened_image(source: IO[bytes], where: str, most: int = _MOST_PIXELS) -> Image.Image:
-    """An image of a file.
-
-    Args:
-        source: The file's bytes.
-        where: For errors.
-        most: Pixels that it may have.
-
-    Raises:
-        RequestError: It is no image, or has more pixels.
-        UnavailableError: Pillow is missing.
-    """
-    images = pillow()
-    try:
-        image: Image.Image = images.open(source)
-        if image.width * image.height > most:
-            size = f"{image.width} by {image.height} pixels"
-            raise RequestError(f"has {size}, and {most} are left for it", where=where)
-        image.load()
-    except images.UnidentifiedImageError as error:  # its message shows the stream
-        reason = "is no image that can be read: its format is not known"
-        raise RequestError(reason, where=where) from error
-    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises at broken files
-        raise RequestError(f"is no image that can be read: {error}", where=where) from error
-    except images.DecompressionBombError as error:
-        raise RequestError(str(error), where=where) from error
-    return image
-
-
-def pillow() -> Any:
-    """Pillow's module of images.
-
-    Raises:
-        UnavailableError: It is not installed.
-    """
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise UnavailableError(
-            "images need Pillow, which is not installed", hint="pip install 'optc[images]'"
-        ) from error
-    return Image
 
 
 def _cropped(pixels: Pixels, height: int, width: int) -> Pixels:

@@ -54,7 +54,7 @@ def _checked(
             raise RequestError(
                 f"has the type {array.dtype}", where=where, hint=f"it takes {spec.dtype}"
             )
-        array = array.astype(kind)
+        array = _converted(array, kind, where)
     shown = "[" + ", ".join(map(str, spec.dims)) + "]"
     if array.ndim != len(spec.dims):
         raise RequestError(
@@ -81,6 +81,19 @@ def _checked(
                 hint="one name is one size",
             )
     return array
+
+
+def _converted(array: Array, kind: np.dtype[Any], where: str) -> Array:
+    """``array`` as a smaller type of its kind; whole numbers keep their values."""
+    if kind.kind in "iu" and array.size:
+        bounds = np.iinfo(kind)
+        least, most = int(array.min()), int(array.max())
+        if least < bounds.min or most > bounds.max:
+            raise RequestError(
+                f"has values from {least} to {most}, and {kind} holds {bounds.min} to {bounds.max}",
+                where=where,
+            )
+    return array.astype(kind)
 
 
 def _array(value: Any, where: str) -> Array:

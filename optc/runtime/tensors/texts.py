@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import ArtifactError, RequestError
+from optc.runtime.checks import checked_texts
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.runtime.tensors.engine import TensorEngine
@@ -76,8 +77,7 @@ class TextEngine(TensorEngine):
         Raises:
             RequestError: A text is no text, or the batch holds none.
         """
-        if isinstance(texts, str) or not all(map(_is_text, texts)):
-            raise RequestError("texts are no list of texts", where="texts")
+        texts = checked_texts(texts)
         if batch_size < 1:
             raise RequestError(f"{batch_size} texts at once", where="batch_size", hint="at least 1")
         order = sorted(range(len(texts)), key=lambda index: _length(texts[index]))
@@ -92,12 +92,6 @@ class TextEngine(TensorEngine):
     def count_tokens(self, texts: Sequence[Text]) -> int:
         """Tokens of texts as far as the model reads them, together."""
         return sum(sum(one.attention_mask) for one in _encoded(self._tokenizer, texts))
-
-
-def _is_text(one: object) -> bool:
-    if isinstance(one, tuple | list):
-        return len(one) == 2 and all(isinstance(part, str) for part in one)
-    return isinstance(one, str)
 
 
 def _length(one: Text) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import RequestError
+from optc.runtime.checks import checked_texts
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.text_to_text.conventions import TextConventions
 from optc.runtime.text_to_text.params import TextToTextOptions, TextToTextParams
@@ -130,7 +131,7 @@ class TextToTextGenerator:
         """Tokens of each text, special ones too."""
         if not all(isinstance(one, str) for one in texts):
             raise RequestError("texts are no list of texts", where="texts")
-        rows = [list(one.ids) for one in self._tokenizer.encode_batch(list(texts))]
+        rows = [list(one.ids) for one in self._tokenizer.encode_batch(checked_texts(texts))]
         if how.source_language is not None:
             rows = [self._in_language(one, how.source_language) for one in rows]
         most = self.conventions.source

@@ -12,7 +12,7 @@ from typing import Any
 
 from optc.errors import RequestError
 from optc.runtime.tensors.classifier import Scored
-from optc.runtime.tensors.images import opened_image
+from optc.runtime.tensors.pictures import opened_image
 from optc.runtime.tensors.text_classifiers import TokenClassifier
 from optc.serve.api_errors import APIError
 

@@ -12,6 +12,9 @@ import pytest
 
 from optc.errors import InputError, RequestError, UnavailableError, UnsupportedError
 from optc.runtime.tensors.images import ImageInput, image_files, opened_image, parse_images
+from optc.errors import InputError, RequestError, UnsupportedError
+from optc.runtime.tensors.images import ImageInput, image_files, parse_images
+from optc.runtime.tensors.pictures import opened_image
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 PIXELS = np.random.default_rng(0).integers(0, 256, (37, 53, 3), np.uint8)
@@ -166,3 +169,27 @@ def test_without_pillow_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPat
     with pytest.raises(UnavailableError, match="images need Pillow") as caught:
         opened_image(BytesIO(), "x")
     assert caught.value.hint == "pip install 'optc[images]'"
+
+
+def test_a_photo_is_turned_as_its_camera_says(tmp_path: Path) -> None:
+    data = Image.Exif()
+    data[0x112] = 6  # a quarter to the right
+    Image.fromarray(PIXELS).save(tmp_path / "i.png", exif=data)
+    (found,) = ImageInput("x", layout="NHWC").batch([tmp_path / "i.png"])
+    np.testing.assert_array_equal(found, np.rot90(PIXELS, -1))
+
+
+@pytest.mark.parametrize("channels", ["gray", "rgb"])
+def test_pixels_of_16_bits_keep_their_shades(tmp_path: Path, channels: Any) -> None:
+    wide = np.arange(0, 65536, 771, dtype=np.uint16).reshape(2, 43)
+    Image.fromarray(wide).save(tmp_path / "i.png")
+    for image in (tmp_path / "i.png", Image.open(tmp_path / "i.png")):
+        (found,) = ImageInput("x", channels=channels).batch([image])
+        np.testing.assert_array_equal(found[0], np.round(wide / 257))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_pixels_of_unknown_range_are_refused(kind: Any) -> None:
+    image = Image.fromarray(np.ones((2, 2), kind))
+    with pytest.raises(RequestError, match="pixels of 32 bits"):
+        ImageInput("x").batch([image])

@@ -82,3 +82,17 @@ def test_what_is_no_array(value: Any, said: str) -> None:
     with pytest.raises(RequestError, match=said) as caught:
         _array(value, "inputs: x")
     assert caught.value.where == "inputs: x"
+
+
+def test_whole_numbers_that_a_type_does_not_hold_are_refused() -> None:
+    small = TensorsInterface((TensorSpec("n", "int32", (2,)),), (TensorSpec("y", "int32", (2,)),))
+    kept = checked_inputs({"n": np.array([-5, (1 << 31) - 1])}, small, "i")["n"]
+    assert (str(kept.dtype), list(kept)) == ("int32", [-5, (1 << 31) - 1])
+    with pytest.raises(RequestError, match="has values from 0 to 2147483648, and int32 holds"):
+        checked_inputs({"n": np.array([0, 1 << 31])}, small, "i")
+
+
+def test_what_numpy_has_no_type_for_says_how_to_give_it() -> None:
+    with pytest.raises(RequestError) as refused:
+        checked_inputs(given(x=torch.ones((2, 3), dtype=torch.bfloat16)), INTERFACE, "i")
+    assert "float().numpy()" in refused.value.hint
