@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from optc.errors import UnsupportedError
+from optc.importer.tensors.modules.operators import TRANSLATIONS
 from optc.system.logs.quiet import quiet
 
 OPSET = 23
@@ -36,7 +37,9 @@ def translated(program: ExportedProgram, name: str) -> ir.Model:
         exported = _exported_again(program)
         if exported is None:
             raise UnsupportedError(
-                f"PyTorch cannot translate the program to ONNX: {_reason(error)}", where=name
+                f"PyTorch cannot translate the program to ONNX: {_reason(error)}",
+                where=name,
+                hint="write that operator in forward by others, or compute it before or after",
             ) from error
     if exported is None:
         raise UnsupportedError("PyTorch translated the program to nothing", where=name)
@@ -50,7 +53,12 @@ def _exported(program: ExportedProgram) -> Any:
     # Attention chooses its order of memory by whether something learns: here as in the export.
     with quiet(), torch.no_grad():
         return torch.onnx.export(
-            program, dynamo=True, opset_version=OPSET, verbose=False, optimize=False
+            program,
+            dynamo=True,
+            opset_version=OPSET,
+            verbose=False,
+            optimize=False,
+            custom_translation_table=dict(TRANSLATIONS),
         )
 
 

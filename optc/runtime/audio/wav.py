@@ -17,10 +17,10 @@ Float32 = npt.NDArray[np.float32]
 #: The largest file that is read: 4 GiB is the most that the format can say.
 _MOST_BYTES = 1 << 32
 #: Rates beyond are no sound's.
-_RATES = (1, 10_000_000)
+RATES = (1, 10_000_000)
 #: Floats are -1 to 1; where they are integers as they were, up to 2³¹. Powers of what is louder
 #: would not fit float32.
-_LOUDEST = 1e12
+LOUDEST = 1e12
 _PCM, _FLOAT, _A_LAW, _MU_LAW, _EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
 #: Writers into pipes announce such sizes, 2 or 4 GiB: the samples then end with the file.
 _OPEN_END = 0x7FFF0000
@@ -127,7 +127,7 @@ def _form(body: memoryview, where: str) -> _Form:
         coding = struct.unpack_from("<H", body, 24)[0]
     if not channels:
         raise InputError("has no channel", where=where)
-    if not _RATES[0] <= rate <= _RATES[1]:
+    if not RATES[0] <= rate <= RATES[1]:
         raise InputError(f"states a rate of {rate} samples a second", where=where)
     return _Form(coding, channels, rate, bits)
 
@@ -154,8 +154,8 @@ def _decoded(form: _Form, coded: memoryview, where: str) -> Sound:
     frames = len(coded) // (size * form.channels)
     flat = decode(np.frombuffer(coded, np.uint8, frames * size * form.channels), size)
     samples = flat.reshape(frames, form.channels).mean(axis=1, dtype=np.float64)
-    if not (np.abs(samples) <= _LOUDEST).all():  # nor are numbers that are not finite
-        raise InputError(f"has samples that are no numbers up to {_LOUDEST:g}", where=where)
+    if not (np.abs(samples) <= LOUDEST).all():  # nor are numbers that are not finite
+        raise InputError(f"has samples that are no numbers up to {LOUDEST:g}", where=where)
     return Sound(samples.astype(np.float32), form.rate)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optc.errors import RequestError
-from optc.runtime.audio.wav import Sound, read_wav
+from optc.runtime.audio.wav import LOUDEST, RATES, Sound, read_wav
 
 Float32 = npt.NDArray[np.float32]
 #: What is taken for speech.
@@ -23,7 +23,7 @@ def sound_of(speech: Speech, rate: int) -> Sound:
         RequestError: It is no sound.
     """
     if isinstance(speech, Sound):
-        return speech
+        return _checked(speech)
     if isinstance(speech, str | Path):
         return read_wav(Path(speech))
     if not isinstance(speech, np.ndarray) or speech.ndim != 1 or speech.dtype.kind != "f":
@@ -32,7 +32,23 @@ def sound_of(speech: Speech, rate: int) -> Sound:
             where="speech",
             hint=f"a WAV file, optc.Sound(samples, rate), or floats [n] at {rate} a second",
         )
-    return Sound(speech.astype(np.float32, copy=False), rate)
+    return _checked(Sound(speech.astype(np.float32, copy=False), rate))
+
+
+def _checked(sound: Sound) -> Sound:
+    """``sound``, whose numbers make sense, as those of files do."""
+    samples = np.asarray(sound.samples)
+    if samples.ndim != 1 or samples.dtype.kind != "f":
+        raise RequestError(
+            f"has samples {samples.dtype}{list(samples.shape)}",
+            where="speech",
+            hint="floats [n] from -1 to 1 of one channel",
+        )
+    if not (np.abs(samples) <= LOUDEST).all():  # nor are numbers that are not finite
+        raise RequestError(f"has samples that are no numbers up to {LOUDEST:g}", where="speech")
+    if not RATES[0] <= sound.rate <= RATES[1]:
+        raise RequestError(f"states a rate of {sound.rate} samples a second", where="speech")
+    return sound
 
 
 def cut(features: Float32, at: int, frames: int) -> Float32:

@@ -1,0 +1,61 @@
+"""Operators that PyTorch's exporter does not translate, beside PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from optc.importer.tensors.program import import_module
+from tests.support.ragged import run
+
+FLOATS = torch.tensor([[1.5, -2.0, 1.5, 0.5], [-1.0, 3.0, 3.0, 3.0], [0.0, -0.0, 2.0, -3.0]])
+
+
+class Of(torch.nn.Module):
+    """A function of a tensor."""
+
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def products(x: torch.Tensor) -> Any:
+    return x.prod(), x.prod(1), x.prod(0, keepdim=True), x.prod(-1, dtype=torch.float64)
+
+
+def orders(x: torch.Tensor) -> Any:
+    down = torch.sort(x, dim=0, descending=True, stable=True)
+    return *torch.sort(x, stable=True), *down, torch.argsort(x, dim=-1, stable=True)
+
+
+def distances(x: torch.Tensor) -> Any:
+    others = torch.stack([x[:2] + 1, x[:2] * 2])
+    return (
+        *(torch.cdist(x, x[:2] + 1, p=p) for p in (1.0, 2.0, torch.inf)),
+        torch.cdist(x, others),
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "x"),
+    [
+        (products, FLOATS),
+        (products, FLOATS.int()),
+        (orders, FLOATS),
+        (orders, FLOATS.long()),
+        (distances, FLOATS),
+    ],
+)
+def test_pytorch_gives_the_same(function: Callable[[torch.Tensor], Any], x: torch.Tensor) -> None:
+    found = import_module(Of(function), "of", (x,), {}, {})
+    wanted = function(x)
+    for value, one in zip(run(found.model, {"x": x.numpy()}), wanted, strict=True):
+        assert value.dtype == one.numpy().dtype
+        np.testing.assert_allclose(value, one.numpy(), rtol=1e-6)
