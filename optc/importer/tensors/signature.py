@@ -31,7 +31,7 @@ def signature_hint(module: torch.nn.Module) -> str:
 
 
 def violated(error: BaseException) -> str:
-    """What contradicts the dimensions that were stated; empty where they are not what failed."""
+    """The contradiction of the stated dimensions; empty where they are not what failed."""
     if not (found := _VIOLATED.search(str(error))):
         return ""
     sizes, same = _SIZE.findall(str(error)), _SAME.findall(str(error))
