@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 from optc.errors import InputError, RequestError, UnavailableError, UnsupportedError
-from optc.runtime.tensors.images import ImageInput, image_files, opened_image, parse_images
-from optc.errors import InputError, RequestError, UnsupportedError
 from optc.runtime.tensors.images import ImageInput, image_files, parse_images
 from optc.runtime.tensors.pictures import opened_image
 
