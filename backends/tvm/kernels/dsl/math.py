@@ -14,8 +14,8 @@ from tvm.tirx.script.builder import ir as tir
 from optc.backends.tvm.kernels.dsl.script import (
     Expr,
     absolute,
-    bind,
     fma,
+    hold,
     intrinsic,
     lanes_of,
     like,
@@ -68,42 +68,42 @@ def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
     total = like(coefficients[-1], x)
     for coefficient in reversed(coefficients[:-1]):
         total = fma(total, x, like(coefficient, x))
-    return bind(total)
+    return hold(total)
 
 
 def exp(value: Expr) -> Expr:
     """exp(x), relative error below 1.5e-7; 0 below -87.3, and held at exp(88.37) above."""
-    x = bind(value)
-    held = bind(tir.max(tir.min(x, like(_EXP_HIGHEST, x)), like(_EXP_LOWEST, x)))
-    n = bind(round_even(held * like(LOG2_E, x)))
-    r = bind(fma(n, like(-_LN2_LOW, x), fma(n, like(-_LN2_HIGH, x), held)))
-    mantissa = fma(bind(r * r), polynomial(_EXP, r), r) + like(1.0, x)
+    x = hold(value)
+    held = hold(tir.max(tir.min(x, like(_EXP_HIGHEST, x)), like(_EXP_LOWEST, x)))
+    n = hold(round_even(held * like(LOG2_E, x)))
+    r = hold(fma(n, like(-_LN2_LOW, x), fma(n, like(-_LN2_HIGH, x), held)))
+    mantissa = fma(hold(r * r), polynomial(_EXP, r), r) + like(1.0, x)
     lanes = lanes_of(x)
     integers = "int32" if lanes == 1 else f"int32x{lanes}"
     exponent = tir.cast(n, integers) + splat(127, "int32", lanes)
     power = tir.reinterpret(exponent << splat(23, "int32", lanes), dtype=str(x.ty.dtype))
-    return bind(tir.Select(x < like(_EXP_LOWEST, x), like(0.0, x), mantissa * power))
+    return hold(tir.Select(x < like(_EXP_LOWEST, x), like(0.0, x), mantissa * power))
 
 
 def exp2(value: Expr) -> Expr:
     """2 ** x for x <= 0, relative error below 2e-7 down to -126.5; exact for integers from -126 on,
     and 0 from -127 down."""
-    x = bind(tir.max(value, like(-127.0, value)))
+    x = hold(tir.max(value, like(-127.0, value)))
     # Its lowest bits are the nearest integer's. A plain sum would be cancelled by the difference.
-    shifted = bind(fma(x, like(1.0, x), like(_ROUNDING, x)))
-    r = bind(x - (shifted - like(_ROUNDING, x)))
+    shifted = hold(fma(x, like(1.0, x), like(_ROUNDING, x)))
+    r = hold(x - (shifted - like(_ROUNDING, x)))
     mantissa = fma(polynomial(_EXP2, r), r, like(1.0, x))
     # Added to the exponent. At -127 the mantissa is 1 or a little more, so that no sign appears.
     dtype, lanes = str(x.ty.dtype), lanes_of(x)
     integers = "int32" if lanes == 1 else f"int32x{lanes}"
     power = tir.reinterpret(shifted, dtype=integers) << splat(23, "int32", lanes)
-    return bind(tir.reinterpret(tir.reinterpret(mantissa, dtype=integers) + power, dtype=dtype))
+    return hold(tir.reinterpret(tir.reinterpret(mantissa, dtype=integers) + power, dtype=dtype))
 
 
 def power_of_two(exponent: Expr) -> Expr:
     """2 ** x of a whole number x <= 0; 0 from -127 down."""
     n = tir.cast(tir.max(exponent, like(-127.0, exponent)), "int32")
-    return bind(tir.reinterpret((n + 127) << 23, dtype="float32"))
+    return hold(tir.reinterpret((n + 127) << 23, dtype="float32"))
 
 
 def ceil(value: Expr) -> Expr:
@@ -113,55 +113,55 @@ def ceil(value: Expr) -> Expr:
 
 def tanh(value: Expr) -> Expr:
     """tanh(x), relative error below 2e-7."""
-    x = bind(value)
-    size = bind(absolute(x))
-    square = bind(x * x)
-    small = fma(bind(x * square), polynomial(_TANH, square), x)
+    x = hold(value)
+    size = hold(absolute(x))
+    square = hold(x * x)
+    small = fma(hold(x * square), polynomial(_TANH, square), x)
     growth = exp(size + size)
-    large = bind(like(1.0, x) - like(2.0, x) / (growth + like(1.0, x)))
+    large = hold(like(1.0, x) - like(2.0, x) / (growth + like(1.0, x)))
     signed = tir.Select(x < like(0.0, x), like(0.0, x) - large, large)
-    return bind(tir.Select(size < like(0.625, x), small, signed))
+    return hold(tir.Select(size < like(0.625, x), small, signed))
 
 
 def erf(value: Expr) -> Expr:
     """erf(x), relative error below 2e-7."""
-    x = bind(value)
-    size = bind(tir.min(absolute(x), like(4.0, x)))
-    small = bind(x * polynomial(_ERF, bind(x * x)))
+    x = hold(value)
+    size = hold(tir.min(absolute(x), like(4.0, x)))
+    small = hold(x * polynomial(_ERF, hold(x * x)))
     tail = exp(like(0.0, x) - polynomial(_ERFC, size))
-    large = bind(like(1.0, x) - tail)
+    large = hold(like(1.0, x) - tail)
     signed = tir.Select(x < like(0.0, x), like(0.0, x) - large, large)
-    return bind(tir.Select(size < like(1.0, x), small, signed))
+    return hold(tir.Select(size < like(1.0, x), small, signed))
 
 
 def sigmoid(value: Expr) -> Expr:
     """1 / (1 + exp(-x))."""
-    return bind(like(1.0, value) / (like(1.0, value) + exp(like(0.0, value) - value)))
+    return hold(like(1.0, value) / (like(1.0, value) + exp(like(0.0, value) - value)))
 
 
 def silu(value: Expr, alpha: float = 1.0) -> Expr:
     """x * sigmoid(alpha * x)."""
-    x = bind(value)
+    x = hold(value)
     negated = like(0.0, x) - x if alpha == 1 else x * like(-alpha, x)
-    return bind(x / (like(1.0, x) + exp(negated)))
+    return hold(x / (like(1.0, x) + exp(negated)))
 
 
 def gelu(value: Expr) -> Expr:
     """x / 2 * (1 + erf(x / sqrt(2)))."""
-    x = bind(value)
-    return bind((x * like(0.5, x)) * (like(1.0, x) + erf(x * like(_SQRT_HALF, x))))
+    x = hold(value)
+    return hold((x * like(0.5, x)) * (like(1.0, x) + erf(x * like(_SQRT_HALF, x))))
 
 
 def gelu_tanh(value: Expr) -> Expr:
     """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))."""
-    x = bind(value)
-    cubed = fma(like(0.044715, x), bind(bind(x * x) * x), x)
-    return bind((x * like(0.5, x)) * (like(1.0, x) + tanh(cubed * like(_SQRT_2_OVER_PI, x))))
+    x = hold(value)
+    cubed = fma(like(0.044715, x), hold(hold(x * x) * x), x)
+    return hold((x * like(0.5, x)) * (like(1.0, x) + tanh(cubed * like(_SQRT_2_OVER_PI, x))))
 
 
 def softcap(value: Expr, cap: float) -> Expr:
     """cap * tanh(x / cap)."""
-    return bind(like(cap, value) * tanh(value / like(cap, value)))
+    return hold(like(cap, value) * tanh(value / like(cap, value)))
 
 
 _ACTIVATIONS: dict[str, Callable[[Expr], Expr]] = {

@@ -161,6 +161,17 @@ def bind(value: Expr) -> Expr:
     return tir.bind(value)
 
 
+def hold(value: Expr) -> Expr:
+    """As `bind`, for vectors of which another one is computed, and of that one the next.
+
+    In a register: TVM's simplifier replaces names by what they stand for, so that a value that is
+    used twice doubles all that follows from it. The code that LLVM makes is the same.
+    """
+    if (lanes := lanes_of(value)) == 1:
+        return bind(value)
+    return register(value, str(value.ty.dtype).partition("x")[0], lanes).get()
+
+
 def intrinsic(name: str, dtype: str, *arguments: Expr) -> Expr:
     """Call of the pure LLVM intrinsic ``name`` with result type ``dtype``."""
     return tir.call_llvm_pure_intrin(dtype, tir.llvm_lookup_intrinsic_id(name), *arguments)

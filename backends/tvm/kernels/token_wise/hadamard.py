@@ -20,9 +20,9 @@ from optc.backends.tvm.kernels.dsl.script import (
     bind,
     fma,
     for_rows,
+    hold,
     kernel,
     load,
-    register,
     round_up,
     scratch,
     splat,
@@ -103,13 +103,9 @@ def _within(vector: Expr, apart: int) -> Expr:
 
 
 def _across(vectors: Sequence[Expr], apart: int) -> list[Expr]:
-    """Sums and differences of vectors that are ``apart``.
-
-    In registers, not under names: TVM's simplifier replaces names of sums by what they stand for,
-    which doubles with each step. A block of 256 took it two seconds.
-    """
+    """Sums and differences of vectors that are ``apart``."""
     return [
-        register(vectors[i ^ apart] - vector if i & apart else vector + vectors[i ^ apart]).get()
+        hold(vectors[i ^ apart] - vector if i & apart else vector + vectors[i ^ apart])
         for i, vector in enumerate(vectors)
     ]
 
