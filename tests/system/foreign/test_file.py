@@ -280,7 +280,7 @@ OWN = {
     "artifact/same_tokenizer.py": "files of artifacts that have been opened",
     "artifact/reservation.py": "a file that it makes",
     "artifact/patches/apply.py": "a file that it makes",
-    "runtime/tensors/images.py": "bytes in memory, by Pillow",
+    "runtime/tensors/pictures.py": "bytes in memory, by Pillow",
     "artifact/store/oci/layout.py": "a file that is pushed",
     "artifact/store/oci/registry.py": "a file that is pushed",
     "artifact/store/oci/copying.py": "a file that it makes",
