@@ -1,13 +1,15 @@
-"""Operators of PyTorch that its exporter to ONNX has no translation of."""
+"""Operators of PyTorch that its exporter to ONNX has no translation of, or a wrong one."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
 import torch
 from onnxscript import opset23 as op
+from onnxscript.function_libs.torch_lib.ops import nn
 
 _ATEN = torch.ops.aten
 _INT64 = int(ir.DataType.INT64)
@@ -50,10 +52,72 @@ def _distances(x: Any, y: Any, p: float, compute_mode: int | None) -> Any:
     raise NotImplementedError(f"cdist with p={p}; 1, 2 and infinity are translated")
 
 
+def _hypotenuse(x: Any, y: Any) -> Any:
+    return op.Sqrt(op.Add(op.Mul(x, x), op.Mul(y, y)))
+
+
+def _bucket(x: Any, boundaries: Any, out_int32: bool = False, right: bool = False) -> Any:
+    return _places(boundaries, x, out_int32, right)
+
+
+def _place(
+    sequence: Any,
+    x: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    if sorter is not None:
+        raise NotImplementedError("searchsorted with a sorter")
+    return _places(sequence, x, out_int32, right or side == "right")
+
+
+def _places(sequence: Any, x: Any, out_int32: bool, right: bool) -> Any:
+    """Of each value the number of those in its sorted row that are smaller, or not larger."""
+    last = op.Constant(value_ints=[-1])
+    rows = sequence
+    if len(sequence.shape) > 1:  # a row for each row of values
+        rows = op.Unsqueeze(sequence, op.Constant(value_ints=[-2]))
+    below = (op.LessOrEqual if right else op.Less)(rows, op.Unsqueeze(x, last))
+    kind = ir.DataType.INT32 if out_int32 else ir.DataType.INT64
+    return op.ReduceSum(op.Cast(below, to=int(kind)), last, keepdims=0)
+
+
+def _averages(dims: int) -> Callable[..., Any]:
+    """Of windows, or their sums by another divisor, which PyTorch's translation forgets."""
+
+    def pooled(
+        x: Any,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        average = getattr(nn, f"aten_avg_pool{dims}d")
+        if divisor_override is None:
+            return average(x, kernel_size, stride, padding, ceil_mode, count_include_pad)
+        if ceil_mode:
+            raise NotImplementedError("an average pool with ceil_mode and divisor_override")
+        values = kernel_size[0] ** dims if len(kernel_size) == 1 else math.prod(kernel_size)
+        factor = op.CastLike(op.Constant(value_float=values / divisor_override), x)
+        return op.Mul(average(x, kernel_size, stride, padding, False, True), factor)
+
+    return pooled
+
+
 #: Translations by operator, as `torch.onnx.export` takes them.
 TRANSLATIONS: Mapping[Callable[..., Any], Callable[..., Any] | Sequence[Callable[..., Any]]] = {
     _ATEN.prod.default: _prod,
     _ATEN.prod.dim_int: _prod_of_axis,
     _ATEN.sort.stable: _sorted,
     _ATEN._cdist_forward.default: _distances,
+    _ATEN.hypot.default: _hypotenuse,
+    _ATEN.bucketize.Tensor: _bucket,
+    _ATEN.searchsorted.Tensor: _place,
+    _ATEN.avg_pool2d.default: _averages(2),
+    _ATEN.avg_pool3d.default: _averages(3),
 }

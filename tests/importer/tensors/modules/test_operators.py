@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from optc.errors import UnsupportedError
 from optc.importer.tensors.program import import_module
 from tests.support.ragged import run
 
@@ -43,9 +44,35 @@ def distances(x: torch.Tensor) -> Any:
     )
 
 
+def averages(x: torch.Tensor) -> Any:
+    plane, pool = x.reshape(1, 1, *x.shape), torch.nn.functional.avg_pool2d
+    return (
+        pool(plane, 2),
+        pool(plane, (2, 3), stride=1, divisor_override=5),
+        pool(plane, 2, stride=2, padding=1, count_include_pad=False),
+        pool(plane, 2, stride=2, padding=1, count_include_pad=False, divisor_override=3),
+        pool(plane, 2, stride=2, padding=1, ceil_mode=True),
+        torch.nn.functional.avg_pool3d(plane[None], (1, 2, 2), divisor_override=7),
+    )
+
+
+def places(x: torch.Tensor) -> Any:
+    rows = torch.sort(x, dim=-1).values
+    return (
+        torch.bucketize(x, rows[0]),
+        torch.bucketize(x, rows[0], right=True, out_int32=True),
+        torch.searchsorted(rows, x),
+        torch.searchsorted(rows, x, side="right"),
+        torch.searchsorted(rows[1], x[0, :2], right=True),
+        torch.hypot(x, x.flip(0)),
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "x"),
     [
+        (places, FLOATS),
+        (averages, FLOATS),
         (products, FLOATS),
         (products, FLOATS.int()),
         (orders, FLOATS),
@@ -59,3 +86,9 @@ def test_pytorch_gives_the_same(function: Callable[[torch.Tensor], Any], x: torc
     for value, one in zip(run(found.model, {"x": x.numpy()}), wanted, strict=True):
         assert value.dtype == one.numpy().dtype
         np.testing.assert_allclose(value, one.numpy(), rtol=1e-6)
+
+
+def test_a_divisor_of_cut_windows_is_refused() -> None:
+    pool = torch.nn.AvgPool2d(2, ceil_mode=True, divisor_override=3)
+    with pytest.raises(UnsupportedError, match="ceil_mode and divisor_override"):
+        import_module(pool, "pool", (torch.zeros(1, 1, 3, 3),), {}, {})
