@@ -38,16 +38,11 @@ def checked_example(
     """The example with NumPy's arrays as tensors.
 
     Raises:
-        UnsupportedError: The module is a script, or a tensor of it or of the example is complex
-            (examples alone), sparse or nested.
+        UnsupportedError: The module is a script, or has an LSTM with projections; or a tensor of it
+            or of the example is complex (examples alone), sparse or nested.
         InputError: A tensor has no values, or does not lie on the CPU.
     """
-    if isinstance(module, torch.jit.ScriptModule):
-        raise UnsupportedError(
-            "it is TorchScript, which PyTorch does not export",
-            where=name,
-            hint="give the torch.nn.Module that it was scripted or traced from",
-        )
+    _refuse_kinds(module, name)
     for key, one in chain(module.named_parameters(), module.named_buffers()):
         if not torch.nn.parameter.is_lazy(one):
             _check_place(
@@ -62,6 +57,22 @@ def checked_example(
             _check_kind(one, f"{name}, input {index}")
             _check_place(one, f"{name}, input {index}", "give a tensor with values")
     return arrays
+
+
+def _refuse_kinds(module: torch.nn.Module, name: str) -> None:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UnsupportedError(
+            "it is TorchScript, which PyTorch does not export",
+            where=name,
+            hint="give the torch.nn.Module that it was scripted or traced from",
+        )
+    for key, one in module.named_modules():
+        if getattr(one, "proj_size", 0) and isinstance(one, torch.nn.LSTM):
+            raise UnsupportedError(
+                "it is an LSTM with projections, which ONNX's LSTM does not have",
+                where=f"{name}, {key or 'LSTM'}",
+                hint="compute its steps in forward, or train one without proj_size",
+            )
 
 
 def _check_kind(tensor: torch.Tensor, where: str) -> None:

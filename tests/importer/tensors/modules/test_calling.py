@@ -110,11 +110,16 @@ def scripted() -> tuple[torch.nn.Module, Any]:
     return torch.jit.trace(torch.nn.ReLU(), X), X
 
 
+def projected() -> tuple[torch.nn.Module, Any]:
+    return torch.nn.Sequential(torch.nn.ReLU(), torch.nn.LSTM(4, 3, proj_size=2)), X
+
+
 @pytest.mark.filterwarnings("ignore:.*jit.*:DeprecationWarning")
 @pytest.mark.parametrize(
     ("made", "error", "problem"),
     [
         (scripted, UnsupportedError, "it is TorchScript"),
+        (projected, UnsupportedError, "1: it is an LSTM with projections"),
         (lambda: (torch.nn.Linear(4, 3, device="meta"), X), InputError, "weight: it has no values"),
         (lambda: (torch.nn.ReLU(), X.to("meta")), InputError, "input 0: it has no values"),
         (lambda: (torch.nn.ReLU(), X.to_sparse()), UnsupportedError, "it is no dense tensor"),
