@@ -165,7 +165,7 @@ def hold(value: Expr) -> Expr:
     """As `bind`, for vectors of which another one is computed, and of that one the next.
 
     In a register: TVM's simplifier replaces names by what they stand for, so that a value that is
-    used twice doubles all that follows from it. The code that LLVM makes is the same.
+    used twice doubles all that follows from it. The code that LLVM makes is as fast.
     """
     if (lanes := lanes_of(value)) == 1:
         return bind(value)
