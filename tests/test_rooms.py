@@ -70,7 +70,7 @@ BUDGET = {
     "optc/importer/gguf": 1_550,
     "optc/importer/pickled": 200,
     "optc/importer/quantized": 1_250,
-    "optc/importer/tensors": 3_250,
+    "optc/importer/tensors": 3_300,
     "optc/importer/text_model": 350,
     "optc/importer/tracing": 300,
     "optc/ir": 1_700,

@@ -40,8 +40,9 @@ def _name_as_the_file(tokenizer: dict[str, Any], metadata: Mapping[str, Any]) ->
     for index, (token, kind) in enumerate(zip(metadata[TOKENS], kinds, strict=False)):
         if kind not in (_CONTROL, _USER_DEFINED) or not token:
             continue
-        if index in names and names[index] != token:
-            del vocabulary[names[index]]
+        if names.get(index) != token:
+            if vocabulary.get(names.get(index, "")) == index:
+                del vocabulary[names[index]]
             vocabulary[token] = index
         if index not in added:
             flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)

@@ -114,14 +114,8 @@ def _torch(model: Any, name: str, source: TensorSource) -> ImportedTensors | Non
     import torch
     from torch.export import ExportedProgram
 
-    from optc.importer.tensors.modules.calling import check_repeats
     from optc.importer.tensors.program import import_module, import_program
 
     if isinstance(model, torch.nn.Module):
-        found = import_module(model, name, source.args, source.kwargs, source.dynamic)
-    elif isinstance(model, ExportedProgram):
-        found = import_program(model, name)
-    else:
-        return None
-    check_repeats(found)
-    return found
+        return import_module(model, name, source.args, source.kwargs, source.dynamic)
+    return import_program(model, name) if isinstance(model, ExportedProgram) else None

@@ -19,8 +19,10 @@ from optc.importer.tensors.interface import describe
 from optc.importer.tensors.modules.calling import (
     as_array,
     called,
+    check_repeats,
     checked_example,
     evaluated,
+    telling,
     unwrapped,
 )
 from optc.importer.tensors.modules.outputs import left_outputs, name_outputs, state_outputs
@@ -117,12 +119,12 @@ def import_program(
         module: The program's own, which is the reference; None is the program.
 
     Raises:
-        UnsupportedError: An operator of it has no translation, or an output is no tensor of
-            numbers.
+        UnsupportedError: An operator of it has no translation, an output is no tensor of numbers,
+            or it answers its example differently when it is asked again.
     """
     example = example or program.example_inputs
-    kept, warnings = left_outputs(program, name)
-    model = translated(program, name)
+    with left_outputs(program, name) as (kept, warnings):
+        model = translated(program, name)
     free_inputs(model)
     fold_exactly(model)
     state_outputs(model, program, kept)
@@ -131,6 +133,7 @@ def import_program(
     name_outputs(model, program, kept)
     interface = describe(model, dims)
     names = [one.name for one in interface.inputs]
+    wanted = [one.name for one in interface.outputs]
     samples = () if example is None else (_flat(names, example),)
     run = program.module() if module is None else called(module)
 
@@ -139,22 +142,13 @@ def import_program(
         call, keywords = pytree.tree_unflatten(
             _with_constants(tensors, example), pytree.tree_flatten(example)[1]
         )
-        try:
-            with torch.no_grad():
-                found = pytree.tree_leaves(run(*call, **keywords))
-        except MemoryError:
-            raise
-        except Exception as error:  # operators raise what they like at values out of range
-            raise InputError(
-                f"PyTorch fails at these inputs: {first_line(error)}",
-                where=name,
-                hint="give inputs that it takes; ids of tokens out of range come of a tokenizer "
-                "that does not belong to the model",
-            ) from error
-        wanted = [one.name for one in interface.outputs]
+        with telling(name):
+            found = pytree.tree_leaves(run(*call, **keywords))
         arrays = [torch.as_tensor(found[index]).detach().numpy() for index in kept]
         return dict(zip(wanted, arrays, strict=True))
 
+    if example is not None:
+        check_repeats(run, example, dict(zip(kept, wanted, strict=True)), name)
     usable = example is not None and not wide  # PyTorch rounds to bfloat16 where the graph does not
     digest = digest_of(model)
     return ImportedTensors(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import struct
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from optc.errors import RequestError, UnavailableError
+from optc.system.logs.logger import logger
 
 if TYPE_CHECKING:
     from PIL import Image
 
 Pixels = npt.NDArray[np.uint8]
+#: What Pillow raises at damaged Exif data.
+_OF_DAMAGE = (
+    *(ArithmeticError, AttributeError, LookupError, OSError, SyntaxError, TypeError, ValueError),
+    struct.error,
+)
 #: Pixels of the largest image.
 _MOST_PIXELS = 1 << 28
 
@@ -48,9 +55,13 @@ def opened_image(source: IO[bytes], where: str, most: int = _MOST_PIXELS) -> Ima
 
 
 def _upright(image: Image.Image) -> None:
+    """Turn it; an image whose Exif data are damaged stays as it is, for its pixels are whole."""
     from PIL import ImageOps
 
-    ImageOps.exif_transpose(image, in_place=True)
+    try:
+        ImageOps.exif_transpose(image, in_place=True)
+    except _OF_DAMAGE:
+        logger(__name__).debug("its Exif data are damaged", exc_info=True)
 
 
 def pillow() -> Any:

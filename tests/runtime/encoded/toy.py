@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import structs
 
 from optc.runtime.executable.executable import (
     Float32,
@@ -28,6 +29,18 @@ SPEC = StepInterface(
     layers=(LayerKV(0, 1, 1, 1, "float32"), LayerKV(1, 1, 1, 1, "float32")),
     encoded=STATES,
 )
+
+
+def spec_of_many(vocabulary: int) -> StepInterface:
+    """The same for longer texts, and more of them at once."""
+    return structs.replace(
+        SPEC,
+        vocab_size=vocabulary,
+        max_context=20,
+        max_rows=24,
+        max_sequences=6,
+        max_logit_rows=24,
+    )
 
 
 class Toy:

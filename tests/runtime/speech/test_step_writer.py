@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from msgspec import structs
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from optc.errors import RequestError
@@ -26,7 +25,7 @@ from optc.runtime.speech.transcriber import Transcriber
 from optc.runtime.speech.wanted import Wanted
 from optc.runtime.text import tokenizer as text
 from tests.runtime.encoded.test_attending import Served
-from tests.runtime.encoded.toy import SPEC
+from tests.runtime.encoded.toy import spec_of_many
 
 #: Words 0 to 9, the end, the start, languages, a task, silence, no times, and times of 0.02 s.
 KNOWN = Conventions(
@@ -59,9 +58,7 @@ def logits(own: npt.NDArray[Any], states: npt.NDArray[Any]) -> Float32:
 
 
 class Steps(Served):
-    spec = structs.replace(
-        SPEC, vocab_size=SIZE, max_context=20, max_rows=24, max_sequences=6, max_logit_rows=24
-    )
+    spec = spec_of_many(SIZE)
 
     def logits(self, own: Int32, states: Int32) -> Float32:
         return logits(own, states)

@@ -177,6 +177,24 @@ def test_a_photo_is_turned_as_its_camera_says(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, np.rot90(PIXELS, -1))
 
 
+def test_damaged_exif_data_cost_no_image() -> None:
+    exif = Image.Exif()
+    exif[0x112], exif[0x10F] = 6, "a camera"
+    whole = exif.tobytes()
+    ends = [whole[:end] for end in range(6, len(whole))]
+    changed = [
+        bytes([*whole[:at], value, *whole[at + 1 :]])
+        for at in range(6, len(whole))
+        for value in (0, 7, 255)
+    ]
+    sizes = set()
+    for damaged in (*ends, *changed):
+        file = BytesIO()
+        Image.fromarray(PIXELS[:2]).save(file, "JPEG", exif=damaged)
+        sizes.add(opened_image(file, "x").size)
+    assert sizes == {(PIXELS.shape[1], 2), (2, PIXELS.shape[1])}
+
+
 @pytest.mark.parametrize("channels", ["gray", "rgb"])
 def test_pixels_of_16_bits_keep_their_shades(tmp_path: Path, channels: Any) -> None:
     wide = np.arange(0, 65536, 771, dtype=np.uint16).reshape(2, 43)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from msgspec import structs
 
 from optc.errors import EngineError
 from optc.runtime.encoded.attending import Attending
@@ -21,7 +20,7 @@ from optc.runtime.text_to_text.rules import Rules
 from optc.runtime.text_to_text.step_writer import StepWriter, writer_of
 from optc.runtime.text_to_text.writer import Read, TensorWriter
 from tests.runtime.encoded.test_attending import Served
-from tests.runtime.encoded.toy import SPEC
+from tests.runtime.encoded.toy import spec_of_many
 
 START, END, SIZE = 0, 1, 24
 TEXTS = [[5, 6, 7], [2], [9, 9, 9, 9, 9, 9], [3, 4], [12, 11, 10, 9]]
@@ -36,9 +35,7 @@ def logits(own: npt.NDArray[Any], states: npt.NDArray[Any]) -> Float32:
 
 
 class Steps(Served):
-    spec = structs.replace(
-        SPEC, vocab_size=SIZE, max_context=20, max_rows=24, max_sequences=6, max_logit_rows=24
-    )
+    spec = spec_of_many(SIZE)
 
     def logits(self, own: Int32, states: Int32) -> Float32:
         return logits(own, states)

@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from optc.errors import InputError, UnsupportedError
-from optc.importer.tensors.imported import ImportedTensors
+from optc.importer.tensors.translation import first_line
 
 #: Attributes by which PyTorch's wrappers hold the module that they wrap.
 _WRAPPERS: tuple[tuple[type, str], ...] = (
@@ -21,6 +21,8 @@ _WRAPPERS: tuple[tuple[type, str], ...] = (
     (torch.nn.DataParallel, "module"),
     (torch.nn.parallel.DistributedDataParallel, "module"),
 )
+#: What a result may be that is an output.
+_NUMBERS = (torch.Tensor, int, float)
 #: Of a second call's outputs, over the largest value of the first's: more is another answer.
 _SAME = 1e-4
 
@@ -129,24 +131,65 @@ def called(module: torch.nn.Module) -> Callable[..., Any]:
     return run
 
 
-def check_repeats(model: ImportedTensors) -> None:
-    """Refuse a module whose answer to one input changes from call to call: an artifact's does not.
+@contextmanager
+def telling(name: str) -> Iterator[None]:
+    """Around a call of a model's code, which may raise anything.
+
+    Raises:
+        InputError: It did.
+    """
+    try:
+        with torch.no_grad():
+            yield
+    except MemoryError:
+        raise
+    except Exception as error:  # operators raise what they like at values out of range
+        raise InputError(
+            f"PyTorch fails at these inputs: {first_line(error)}",
+            where=name,
+            hint="give inputs that it takes; ids of tokens out of range come of a tokenizer "
+            "that does not belong to the model",
+        ) from error
+
+
+def check_repeats(
+    run: Callable[..., Any], example: Any, outputs: Mapping[int, str], name: str
+) -> None:
+    """Refuse a model whose answer to one input changes from call to call: an artifact's does not.
+
+    Args:
+        run: Calls it.
+        example: Arguments and keywords.
+        outputs: Names, by the places of the results.
+        name: Of the model.
 
     Raises:
         UnsupportedError: It keeps state between calls, or draws random numbers.
+        InputError: It does not take its example.
     """
-    if model.reference is None or not model.samples:
-        return
-    first = {name: array.copy() for name, array in model.reference(model.samples[0]).items()}
-    second = model.reference(model.samples[0])
-    for name, array in first.items():
-        if not _is_same(array, second[name]):
+    first, second = (_results(run, example, name) for _ in range(2))
+    for place, output in outputs.items():
+        if not _is_same(first[place], second[place]):
             raise UnsupportedError(
-                f"its output {name!r} is another one when it is called again with the same inputs",
-                where=model.name,
+                f"its output {output!r} is another one when it is called again with the same "
+                "inputs",
+                where=name,
                 hint="what it keeps between calls, make an input and an output; what it draws at "
                 "random, an input",
             )
+
+
+def _results(run: Callable[..., Any], example: Any, name: str) -> list[npt.NDArray[Any]]:
+    """Copies, of copies of the inputs: forward may write into both."""
+    args, kwargs = pytree.tree_map(
+        lambda one: one.detach().clone() if isinstance(one, torch.Tensor) else one, example
+    )
+    with telling(name):
+        leaves = pytree.tree_leaves(run(*args, **kwargs))
+    return [
+        as_array(torch.as_tensor(one)).copy() if isinstance(one, _NUMBERS) else np.empty(0)
+        for one in leaves
+    ]
 
 
 def _is_same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:

@@ -53,7 +53,12 @@ def _distances(x: Any, y: Any, p: float, compute_mode: int | None) -> Any:
 
 
 def _hypotenuse(x: Any, y: Any) -> Any:
-    return op.Sqrt(op.Add(op.Mul(x, x), op.Mul(y, y)))
+    """By the ratio of both: their squares may be larger than any number."""
+    a, b = op.Abs(x), op.Abs(y)
+    longer, shorter = op.Max(a, b), op.Min(a, b)
+    one = op.CastLike(op.Constant(value_float=1.0), x)
+    ratio = op.Where(op.Equal(shorter, longer), one, op.Div(shorter, longer))
+    return op.Mul(longer, op.Sqrt(op.Add(one, op.Mul(ratio, ratio))))
 
 
 def _bucket(x: Any, boundaries: Any, out_int32: bool = False, right: bool = False) -> Any:
@@ -75,12 +80,13 @@ def _place(
 
 
 def _places(sequence: Any, x: Any, out_int32: bool, right: bool) -> Any:
-    """Of each value the number of those in its sorted row that are smaller, or not larger."""
+    """Of each value the number of those in its sorted row that are smaller, or not larger; all of
+    them for what is no number."""
     last = op.Constant(value_ints=[-1])
     rows = sequence
     if len(sequence.shape) > 1:  # a row for each row of values
         rows = op.Unsqueeze(sequence, op.Constant(value_ints=[-2]))
-    below = (op.LessOrEqual if right else op.Less)(rows, op.Unsqueeze(x, last))
+    below = op.Not((op.Greater if right else op.GreaterOrEqual)(rows, op.Unsqueeze(x, last)))
     kind = ir.DataType.INT32 if out_int32 else ir.DataType.INT64
     return op.ReduceSum(op.Cast(below, to=int(kind)), last, keepdims=0)
 

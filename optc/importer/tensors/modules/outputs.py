@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import onnx_ir as ir
@@ -15,10 +16,14 @@ from torch.utils import _pytree as pytree
 from optc.errors import UnsupportedError
 
 
-def left_outputs(program: ExportedProgram, name: str) -> tuple[list[int], tuple[str, ...]]:
-    """Take results that are no tensors, and the same in every call, out of ``program``.
+@contextmanager
+def left_outputs(
+    program: ExportedProgram, name: str
+) -> Iterator[tuple[list[int], tuple[str, ...]]]:
+    """A program without the results that are no tensors, and the same in every call; within the
+    ``with`` block alone, as the program is the caller's.
 
-    Returns:
+    Yields:
         Which of the results are outputs, and warnings about those that are not, but None.
 
     Raises:
@@ -27,8 +32,10 @@ def left_outputs(program: ExportedProgram, name: str) -> tuple[list[int], tuple[
     specs = program.graph_signature.output_specs
     users = [place for place, one in enumerate(specs) if one.kind is OutputKind.USER_OUTPUT]
     node = program.graph.output_node()
-    results = list(node.args[0])
-    kept, warnings = [], []
+    before, results = node.args, list(node.args[0])
+    kept: list[int] = []
+    constants: list[tuple[ConstantArgument, Any]] = []
+    warnings = []
     for index, place in enumerate(users):
         argument = specs[place].arg
         if not isinstance(argument, ConstantArgument):
@@ -38,9 +45,17 @@ def left_outputs(program: ExportedProgram, name: str) -> tuple[list[int], tuple[
             warnings.append(
                 f"result {index} of forward is {argument.value!r} in every call: it is no output"
             )
-            argument.value = results[place] = None  # the exporter takes no other constant
-    node.args = (tuple(results),)
-    return kept, tuple(warnings)
+            constants.append((argument, argument.value))
+            results[place] = None
+    try:
+        for argument, _ in constants:
+            argument.value = None  # the exporter takes no other constant
+        node.args = (tuple(results),)
+        yield kept, tuple(warnings)
+    finally:
+        node.args = before
+        for argument, value in constants:
+            argument.value = value
 
 
 def _refuse_complex(result: Any, index: int, name: str) -> None:

@@ -40,11 +40,28 @@ def drawing(self: Any, x: torch.Tensor) -> torch.Tensor:
     return torch.argsort(torch.rand(64)) + x.sum().long()
 
 
-@pytest.mark.parametrize("forward", [counting, noisy, drawing])
-def test_an_answer_that_changes_from_call_to_call_is_refused(forward: Any) -> None:
-    module = module_of(forward, n=torch.zeros(1))
-    with pytest.raises(UnsupportedError, match="'output' is another one when it is called again"):
-        import_tensors(TensorSource(module, (X,)))
+def remembering(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.n = self.n + x.sum()
+    return torch.cat([x.sum()[None], self.n])
+
+
+AGAIN = "'output' is another one when it is called again"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("forward", [counting, noisy, drawing, remembering])
+def test_an_answer_that_changes_from_call_to_call_is_refused(
+    forward: Any, dtype: torch.dtype
+) -> None:
+    module = module_of(forward, n=torch.ones(1, dtype=dtype))
+    with pytest.raises(UnsupportedError, match=AGAIN):
+        import_tensors(TensorSource(module, (X.to(dtype) + 2,)))
+
+
+def test_so_is_that_of_a_program() -> None:
+    program = torch.export.export(module_of(counting, n=torch.ones(1)), (X,))
+    with pytest.raises(UnsupportedError, match=AGAIN):
+        import_tensors(TensorSource(program))
 
 
 def test_a_count_that_no_output_reads_is_taken() -> None:

@@ -11,8 +11,7 @@ import torch
 
 from optc import Dim
 from optc.errors import UnsupportedError
-from optc.importer.tensors.modules.calling import check_repeats
-from optc.importer.tensors.program import import_module
+from optc.importer.tensors.program import import_module, import_program
 from tests.support.ragged import run
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -48,7 +47,6 @@ def test_results_are_outputs_by_name_and_inputs_keep_theirs(give: Any, names: li
     rows = {"x": {0: Dim("rows", 2, 9)}}
     module = Giving(give)
     found = import_module(module, "g", (X,), {}, rows)
-    check_repeats(found)
     assert [one.name for one in found.interface.inputs] == ["x"]
     assert [one.name for one in found.interface.outputs] == names
     given = {"x": torch.cat([X, X + 1]).numpy()}
@@ -92,3 +90,13 @@ def test_dimensions_that_do_not_suit_say_why(
     with pytest.raises(UnsupportedError, match=problem) as refused:
         import_module(Giving(give), "g", (torch.ones(4, 4),), {}, {"x": dims})
     assert refused.value.hint == hint
+
+
+def test_a_callers_program_stays_as_it_is() -> None:
+    program = torch.export.export(Giving(lambda m, x: (x * 2, 3, x + 1)), (X,))
+    nodes = str(program.graph)
+    for _ in range(2):
+        found = import_program(program, "p")
+        assert found.warnings == ("result 1 of forward is 3 in every call: it is no output",)
+    assert str(program.graph) == nodes
+    assert program.module()(X)[1] == 3
