@@ -34,6 +34,18 @@ class Visible:
     window: int
     chunk: int = 0
 
+    def __getitem__(self, index: object) -> Visible:
+        """The mask itself, where the model cuts nothing off it, such as rows whose logits are not
+        wanted.
+
+        Raises:
+            UnsupportedError: It takes a part.
+        """
+        parts = index if isinstance(index, tuple) else (index,)
+        if all(part in (slice(None), slice(0, None), Ellipsis) for part in parts):
+            return self
+        raise UnsupportedError("attention to a part of the mask is not supported")
+
 
 def visible_tokens(
     *_args: object,

@@ -21,6 +21,7 @@ from optc.passes.canonicalize.dataflow import (
     scalar,
     substitute,
 )
+from optc.passes.canonicalize.take_heads import heads_split, take_heads
 
 _UNARY = ("Cast", "Neg", "Tanh", "Sigmoid", "Identity")
 _BINARY = ("Mul", "Div", "Add", "Sub")
@@ -32,7 +33,11 @@ class FoldHeads(Pass):
 
     1. ``Transpose`` of a ``Transpose`` that undoes it -> nothing.
     2. ``Reshape`` back to the shape before a ``Reshape`` or to the shape it has -> nothing.
-    3. An element-wise operator on split heads (scaling of q) -> before the split.
+    3. An element-wise operator on split heads (scaling of q), or on two values that are split
+       alike -> before the split.
+    4. ``Gather`` of one head, ``Slice`` and ``Split`` of heads, of a split -> ``Slice`` of the last
+       axis, and ``Squeeze`` of one head -> the value before the split: parts of layers that one
+       projection or one table holds for all of them.
     """
 
     name: ClassVar[str] = "fold-heads"
@@ -49,6 +54,8 @@ class FoldHeads(Pass):
                 _cancel_reshape(node, report)
             elif is_op(node, *_UNARY, *_BINARY):
                 _move_up(node, report)
+            elif is_op(node, "Gather", "Slice", "Split", "Squeeze"):
+                take_heads(model.graph, node, report)
         remove_unused(model)
         return report
 
@@ -84,6 +91,7 @@ def _move_up(node: ir.Node, report: PassReport) -> None:
         return
     others = [v for i, v in enumerate(node.inputs) if i != position]
     if any(scalar(value) is None for value in others):
+        _move_both_up(node, report)
         return
     value = operand(node, position)
     above = producer(value, "Transpose", "Reshape")
@@ -106,5 +114,20 @@ def _move_up(node: ir.Node, report: PassReport) -> None:
     for step in reversed(chain):
         attributes = {name: attribute.value for name, attribute in step.attributes.items()}
         result = emit(node, step.op_type, [result, *step.inputs[1:]], step.outputs[0], attributes)
+    substitute(node.outputs[0], result)
+    report.add("element-wise")
+
+
+def _move_both_up(node: ir.Node, report: PassReport) -> None:
+    """Legal case 3, of two values that are split alike."""
+    splits = [producer(value, "Reshape") for value in node.inputs]
+    before = [operand(split, 0) for split in splits if split is not None]
+    if len(before) != 2 or any(heads_split(operand(node, i)) is None for i in (0, 1)):
+        return
+    if dims(operand(node, 0)) != dims(operand(node, 1)) or not same_shape(*before):
+        return
+    whole = emit(node, node.op_type, [*before], node.outputs[0], None, dims(before[0]))
+    shape = operand(splits[0], 1) if splits[0] is not None else None
+    result = emit(node, "Reshape", [whole, shape], node.outputs[0], None)
     substitute(node.outputs[0], result)
     report.add("element-wise")

@@ -27,6 +27,15 @@ def test_the_mask_is_its_window() -> None:
     assert visible_tokens(batch_size=1) == Visible(0)
 
 
+def test_a_mask_is_cut_nowhere() -> None:
+    mask = Visible(8)
+    for whole in (slice(None), slice(-0, None), ...):
+        assert mask[:, :, whole] is mask
+    for part in (slice(1, None), slice(None, 4), slice(None, None, 2), 0, None):
+        with pytest.raises(UnsupportedError, match="attention to a part of the mask"):
+            mask[:, :, part]
+
+
 def test_a_mask_of_chunks_is_told_from_a_window() -> None:
     none = torch.zeros(1, dtype=torch.int64)
     window = masking_utils.sliding_window_causal_mask_function(8)

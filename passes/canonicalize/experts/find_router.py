@@ -28,6 +28,7 @@ from optc.passes.canonicalize.dataflow import (
     scalar,
     substitute,
 )
+from optc.passes.canonicalize.experts.factors import factors_of
 from optc.passes.canonicalize.experts.routing import Float32, Hints, Index, recognize
 
 #: More nodes than any router has.
@@ -99,16 +100,15 @@ def _fold_factors(graph: ir.Graph, combine: ir.Node, report: PassReport) -> None
         return
     chosen = producer(last.experts, "Cast")
     for weights, picked in orders(product):
-        gather = producer(picked, "Gather")
-        if gather is None or chosen is None or gather.inputs[1] is not chosen.inputs[0]:
-            continue
-        factors = constant(gather.inputs[0])
-        if factors is None or tuple(factors.shape) != (last.num_experts,):
+        if chosen is None:
+            return
+        factors = factors_of(graph, picked, operand(chosen, 0), last.num_experts)
+        if factors is None:
             continue
         for value in own:
             if (rows := value.const_value) is not None:
                 weight = as_lazy(rows, transposed=len(rows.shape) == 2)
-                value.const_value = scale_experts(weight, as_lazy(factors))
+                value.const_value = scale_experts(weight, as_lazy(ir.tensor(factors)))
         combine.replace_input_with(1, weights)
         report.add("factors of experts in their weights")
         return

@@ -121,8 +121,20 @@ def test_spellings(case: str) -> None:
     np.testing.assert_allclose(evaluate(one, {"x": x}), before, rtol=1e-4, atol=1e-5)
 
 
-def test_a_factor_of_each_expert_goes_into_its_weights() -> None:
-    router = f"{SOFTMAX} {CHOOSE} f = Gather (bias, index) weights = Mul (v, f)"
+#: Ways to look a factor of each expert up; exporters write the second for ``factors[index]``.
+LOOKUPS = {
+    "a row": "f = Gather (bias, index)",
+    "an index": """
+        largest = Max (index) shape = Shape (largest) whole = Expand (index, shape)
+        apart = Unsqueeze (whole, last) places = Concat <axis = -1> (apart)
+        across = Transpose <perm = [0]> (bias) found = GatherND (across, places)
+        f = Transpose <perm = [0, 1]> (found)""",
+}
+
+
+@pytest.mark.parametrize("lookup", LOOKUPS)
+def test_a_factor_of_each_expert_goes_into_its_weights(lookup: str) -> None:
+    router = f"{SOFTMAX} {CHOOSE} {LOOKUPS[lookup]} weights = Mul (v, f)"
     one = model(router)
     x = 2 * f32(40, D)
     before = evaluate(one, {"x": x})
