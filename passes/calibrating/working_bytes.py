@@ -16,6 +16,7 @@ from optc.proof.reference.blockwise import HIDDEN_BYTES
 from optc.proof.reference.calibration import MEMORY_BYTES
 from optc.proof.reference.observers import linears_of
 from optc.proof.reference.partition import Block, Partition, partition
+from optc.proof.reference.running.rows import widest
 from optc.proof.reference.streams.gram import BLOCK as GRAM_BLOCK
 from optc.proof.reference.streams.gram import TOKENS
 
@@ -197,4 +198,4 @@ def _kept(values: int) -> int:
 
 def _width(parts: Partition) -> int:
     table = parts.embedding.const_value
-    return 0 if table is None else int(table.shape.numpy()[-1])
+    return max(widest(parts.blocks), 0 if table is None else int(table.shape.numpy()[-1]))

@@ -42,9 +42,11 @@ def _narrowed(graph: ir.Graph) -> set[ir.Node]:
     logits = graph.outputs[0]
     narrowed: set[ir.Node] = set()
     for node in reversed(graph):
-        computed = any(v is not None and not is_constant(v) for v in node.inputs)
+        computed = [v for v in node.inputs if v is not None and not is_constant(v)]
         if not computed or is_op(node, *_OF_SEQUENCES, domain=DOMAIN):
             continue
+        if is_op(node, "Gather") and any(v.is_graph_input() for v in computed):
+            continue  # rows of hidden states are gathered, not tokens
         if all(_only_for(value, logits, narrowed) for value in node.outputs):
             narrowed.add(node)
     return narrowed

@@ -38,6 +38,8 @@ FAMILIES = {
     "sinks": Dense(sinks=True, windows=(6, 0), qkv_bias=True),
     "alibi": Dense(alibi=True, rotary_dim=0, layer_norms=True, gated=False),
     "chunks": Dense(chunks=(0, 8)),
+    "shared keys": Dense(windows=(0, 0, 0), shared_kv=1, qk_norm=True),
+    "embeddings of layers": Dense(layer_inputs=8, tied=True),
 }
 
 

@@ -45,6 +45,10 @@ class Dense:
     layer_norms: bool = False
     pre_norms: bool = True
     post_norms: bool = False
+    #: Last layers that read the keys and values of the one before them.
+    shared_kv: int = 0
+    #: Width of an embedding of each layer, from a table and a projection of the hidden state.
+    layer_inputs: int = 0
     seed: int = 0
 
     @property
@@ -70,6 +74,7 @@ class DenseBuilder:
         self.model = ir.Model(graph, ir_version=10)
         self.graph = graph
         self.names: dict[str, int] = {}
+        self.shared: tuple[ir.Value, ir.Value] | None = None
 
     def name(self, base: str) -> str:
         self.names[base] = self.names.get(base, 0) + 1
@@ -160,6 +165,7 @@ def dense_model(shape: Dense, mlp: Mlp | None = None) -> ir.Model:
     table = b.weight("embed.weight", shape.vocab, shape.hidden)
     x = b.op("Gather", [b.constant(table, "embed.weight"), ids], shape.hidden, axis=0)
     rotary = _rotary_table(b, positions) if shape.rotary_dim else None
+    own = _layer_inputs(b, ids, x) if shape.layer_inputs else None
     for index, window in enumerate(shape.windows):
         h = b.norm(x, f"{index}.input_norm") if shape.pre_norms else x
         h = _attention(b, h, index, window, rotary)
@@ -170,6 +176,8 @@ def dense_model(shape: Dense, mlp: Mlp | None = None) -> ir.Model:
         if not shape.pre_norms:
             h = b.norm(h, f"{index}.mlp_norm")
         x = b.op("Add", [x, h], shape.hidden)
+        if own is not None:
+            x = _take_layer_input(b, x, own, index)
     x = b.norm(x, "final_norm")
     head = table if shape.tied else b.weight("head.weight", shape.vocab, shape.hidden)
     logits = b.op("MatMul", [x, b.constant(head.transpose(), "head.weight")], shape.vocab)
@@ -181,6 +189,34 @@ def dense_model(shape: Dense, mlp: Mlp | None = None) -> ir.Model:
     b.graph.outputs.append(logits)
     decoder.Dense().attach(b.model)
     return b.model
+
+
+def _layer_inputs(b: DenseBuilder, ids: ir.Value, x: ir.Value) -> ir.Value:
+    """Embeddings [B, S, layers * width] of all layers."""
+    s = b.shape
+    width = s.layers * s.layer_inputs
+    table = b.weight("layers.weight", s.vocab, width)
+    looked_up = b.op("Gather", [b.constant(table, "layers.weight"), ids], width, axis=0)
+    scale = b.vector("layers.norm.weight", s.layer_inputs)
+    made = b.linear(x, "layers.projection", s.hidden, width)
+    normed = b.ours("HeadRMSNorm", [made, scale], width, num_heads=s.layers, epsilon=1e-5)
+    result: ir.Value = b.op("Add", [normed, looked_up], width)
+    return result
+
+
+def _take_layer_input(b: DenseBuilder, x: ir.Value, own: ir.Value, index: int) -> ir.Value:
+    """A layer's own embedding, gated by its hidden state, added to that."""
+    s = b.shape
+    bounds = (index * s.layer_inputs, (index + 1) * s.layer_inputs, -1)
+    cut = [b.constant(ir.tensor([n], ir.DataType.INT64), b.name("bound")) for n in bounds]
+    mine = b.op("Slice", [own, *cut], s.layer_inputs)
+    gate = b.op(
+        "Gelu", [b.linear(x, f"{index}.own_gate", s.hidden, s.layer_inputs)], s.layer_inputs
+    )
+    h = b.op("Mul", [gate, mine], s.layer_inputs)
+    h = b.linear(h, f"{index}.own_out", s.layer_inputs, s.hidden)
+    result: ir.Value = b.op("Add", [x, h], s.hidden)
+    return result
 
 
 def _rotary_table(b: DenseBuilder, positions: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -201,12 +237,16 @@ def _attention(
     s = b.shape
     q_width, kv_width = s.heads * s.head_dim, s.kv_heads * s.head_dim
     sizes = [q_width, kv_width, kv_width]
+    shares = b.shared is not None and index >= s.layers - s.shared_kv
     if s.fused:
         qkv = b.linear(x, f"{index}.qkv", s.hidden, sum(sizes))
         split = b.constant(ir.tensor(sizes, ir.DataType.INT64), b.name("sizes"))
         q, k, v = b.op("Split", [qkv, split], outputs=3, axis=-1)
         for value, size in zip((q, k, v), sizes, strict=True):
             value.shape = ir.Shape(["B", "S", size])
+    elif shares:
+        q = b.linear(x, f"{index}.q", s.hidden, q_width, s.qkv_bias)
+        k, v = b.shared
     else:
         q, k, v = (
             b.linear(x, f"{index}.{kind}", s.hidden, size, s.qkv_bias)
@@ -214,12 +254,14 @@ def _attention(
         )
     if s.qk_norm:
         q = _head_norm(b, q, f"{index}.q_norm", s.heads)
-        k = _head_norm(b, k, f"{index}.k_norm", s.kv_heads)
+        k = k if shares else _head_norm(b, k, f"{index}.k_norm", s.kv_heads)
     if s.wide_qk_norm:
         q = b.norm(q, f"{index}.q_norm", q_width)
         k = b.norm(k, f"{index}.k_norm", kv_width)
     if rotary:
-        q, k = _rotate(b, q, s.heads, rotary), _rotate(b, k, s.kv_heads, rotary)
+        q = _rotate(b, q, s.heads, rotary)
+        k = k if shares else _rotate(b, k, s.kv_heads, rotary)
+    b.shared = k, v
     sinks = slopes = None
     if s.sinks:
         sinks = b.vector(f"{index}.sinks", s.heads)

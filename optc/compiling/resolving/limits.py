@@ -21,6 +21,7 @@ from optc.proof.gates.weights_room import weights_room
 from optc.proof.reference.blockwise import HIDDEN_BYTES
 from optc.proof.reference.partition import partition
 from optc.proof.reference.running.head import VOCAB_TILE
+from optc.proof.reference.running.rows import widest
 from optc.proof.reference.text import WINDOW_TOKENS, windows_for
 from optc.system.hardware.target import usable_threads
 from optc.system.units import byte_text
@@ -218,8 +219,9 @@ def _gate_bytes(model: ir.Model, limit: int) -> int:
         sum(v.const_value.size for v in _inputs(b.nodes) if v.const_value) for b in parts.blocks
     ]
     vocabulary, width = _shape(parts.embedding)
+    columns = max(width, widest(parts.blocks))
     rows = WINDOW_TOKENS * windows_for(weight_count(model))
-    hidden = min(HIDDEN_BYTES, 4 * rows * width)
+    hidden = min(HIDDEN_BYTES, 4 * rows * columns)
     head = 4 * min(VOCAB_TILE, vocabulary) * (width + WINDOW_TOKENS)
     layer = 4 * max(weights, default=0)
     whole = 4 * weight_count(model)

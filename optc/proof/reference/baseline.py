@@ -19,6 +19,7 @@ import onnxruntime as ort
 from optc.proof.reference.cached_attention import AttentionCopier, Cache
 from optc.proof.reference.partition import partition
 from optc.proof.reference.pieces import HeadPieces, block_inputs, evaluate_shared
+from optc.proof.reference.running.rows import total_width
 from optc.proof.reference.submodel import Array, SubModel, extract, open_session, weight_array
 from optc.runtime.executable.executable import Int32
 from optc.system.scratch import Scratch
@@ -88,6 +89,9 @@ class Baseline:
         rng = np.random.default_rng(0)
         hidden = rng.standard_normal((*positions.shape, width), np.float32)
         for block in self._parts.blocks:
+            for value in block.carried:
+                shape = (*positions.shape, total_width([value]))
+                feeds[value.name or ""] = rng.standard_normal(shape, np.float32)
             feeds[block.source.name or ""] = hidden
             inputs = block_inputs(block, self._parts)
             given = {v.name or "": feeds[v.name or ""] for v in inputs}

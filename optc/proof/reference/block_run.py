@@ -11,6 +11,7 @@ from optc.ir.weights import Array
 from optc.proof.reference.execution.part import open_part
 from optc.proof.reference.partition import Block, Partition
 from optc.proof.reference.pieces import block_inputs
+from optc.proof.reference.running.rows import join_rows, split_rows
 
 
 class BlockRun:
@@ -38,15 +39,15 @@ class BlockRun:
         threads: int,
     ) -> None:
         self._block = block
-        self._read = [v.name or "" for v in block_inputs(block, parts)[1:]]
+        self._read = [v.name or "" for v in block_inputs(block, parts)[len(block.given) :]]
         self.share(shared)
         made = {value for node in block.nodes for value in node.outputs}
-        strange = [v.name for v in watched if v not in made and v is not block.source]
+        strange = [v.name for v in watched if v not in made and v not in block.given]
         if strange:
             raise ValueError(f"{', '.join(map(str, strange))}: not values of this block")
         self._watched = list(watched)
-        inner = [v for v in watched if v not in (block.source, block.result)]
-        self._outputs = [block.result, *inner]
+        wanted = dict.fromkeys((*block.gives, *watched))
+        self._outputs = [value for value in wanted if value not in block.given]
         inputs = block_inputs(block, parts)
         self._part = open_part(model, block.nodes, inputs, self._outputs, threads)
 
@@ -55,12 +56,16 @@ class BlockRun:
         self._shared = {name: shared[name] for name in self._read}
 
     def run(self, hidden: Array) -> tuple[Array, dict[ir.Value, Array]]:
-        """The block's result [w, S, D] for hidden states [w, S, D], and the watched values."""
-        given = np.ascontiguousarray(hidden)
-        shared = (self._shared[name][: len(given)] for name in self._read)
-        results = self._part.run([given, *shared])
-        seen = dict(zip(self._outputs, results, strict=True)) | {self._block.source: given}
-        return results[0], {value: seen[value] for value in self._watched}
+        """What the block gives [w, S, D + …] for what it is given [w, S, D + …] (`rows`), and the
+        watched values."""
+        given = {
+            value: np.ascontiguousarray(array)
+            for value, array in split_rows(hidden, self._block.given).items()
+        }
+        shared = (self._shared[name][: len(hidden)] for name in self._read)
+        results = self._part.run([*given.values(), *shared])
+        seen = dict(zip(self._outputs, results, strict=True)) | given
+        return join_rows(seen, self._block.gives), {value: seen[value] for value in self._watched}
 
     def replace(self, weights: Mapping[ir.Value, Array]) -> None:
         """Give weights other contents, in the layout that `BlockObserver.rewrite` states.

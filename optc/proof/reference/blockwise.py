@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from optc.ir.weights import as_lazy
+from optc.ir.weights import LazyWeight, as_lazy
 from optc.proof.reference.block_run import BlockRun
 from optc.proof.reference.observers import BlockObserver, BlockValues, all_watched
 from optc.proof.reference.partition import Block, Partition, partition
 from optc.proof.reference.pieces import evaluate_shared
 from optc.proof.reference.running.head import Head, HeadTile
+from optc.proof.reference.running.rows import total_width
 from optc.proof.reference.running.window_states import WindowStates
 from optc.proof.reference.submodel import Array
 from optc.runtime.executable.executable import Float32, Int32
@@ -139,14 +140,16 @@ class BlockwiseReference:
         shared = evaluate_shared(self.model, self.parts, positions, self.threads)
         results = self._allocate(streams[0].shape) if observers else streams[0]
         for index, block in enumerate(self.parts.blocks):
+            columns = total_width(block.gives) if block.carried or block.passed else self._width
+            results, *others = (self._of_width(one, columns) for one in (results, *streams[1:]))
             run = self._block_run(index, shared, observers)
-            _observe(run, block, streams, results, observers, batch)
+            _observe(run, block, streams, [results, *others], observers, batch)
             rewritten = {v: a for one in observers for v, a in one.rewrite(block).items()}
             if rewritten:
                 run.replace(rewritten)
                 for chunk in chunks(windows, batch):
                     results[chunk], _ = run.run(streams[0][chunk])
-            streams[0], results = results, streams[0]
+            streams, results = [results, *others], streams[0] if observers else results
             del run
             if not self._keeps:
                 give_back_freed()  # its weights, or each block would leave holes of another size
@@ -195,27 +198,27 @@ class BlockwiseReference:
         self._known = None
 
     def embed(self, tokens: Int32) -> Float32:
-        """Embedding rows [W, S, D] of the tokens; each used row is read once."""
-        table = self.parts.embedding.const_value
-        if table is None:
-            raise ValueError("the embedding has no value")
-        rows = as_lazy(table)
-        hidden = self._allocate((*tokens.shape, rows.rows_shape[1]))
+        """Rows [W, S, D + …] of the tokens in the embedding, and beside them in other tables that
+        tokens are looked up in; each used row is read once."""
+        tables = [_rows_of(table) for table in self.parts.tables]
+        hidden = self._allocate((*tokens.shape, sum(rows.rows_shape[1] for rows in tables)))
         flat, order = tokens.ravel(), np.argsort(tokens, axis=None, kind="stable")
         used, first = np.unique(flat[order], return_index=True)
         places = np.split(order, first[1:])
         target = hidden.reshape(flat.size, -1)
         for token, where in zip(used.tolist(), places, strict=True):
-            target[where] = rows.read_rows(token, token + 1).astype(np.float32, copy=False)
+            rows = [table.read_rows(token, token + 1) for table in tables]
+            target[where] = np.concatenate(rows, axis=1, dtype=np.float32)
         return hidden
 
     @property
     def _width(self) -> int:
         """D."""
-        table = self.parts.embedding.const_value
-        if table is None:
-            raise ValueError("the embedding has no value")
-        return as_lazy(table).rows_shape[1]
+        return _rows_of(self.parts.embedding).rows_shape[1]
+
+    def _of_width(self, rows: Float32, width: int) -> Float32:
+        """Rows [W, S, width]: these, or others."""
+        return rows if rows.shape[-1] == width else self._allocate((*rows.shape[:-1], width))
 
     def _copy(self, hidden: Float32) -> Float32:
         copy = self._allocate(hidden.shape)
@@ -230,6 +233,12 @@ class BlockwiseReference:
         return np.memmap(Path(folder.name) / "hidden", np.float32, "w+", shape=shape)
 
 
+def _rows_of(table: ir.Value) -> LazyWeight:
+    if table.const_value is None:
+        raise ValueError(f"{table.name} has no value")
+    return as_lazy(table.const_value)
+
+
 def _elements(model: ir.Model) -> int:
     """Of all initializers."""
     values = model.graph.initializers.values()
@@ -240,16 +249,15 @@ def _observe(
     run: BlockRun,
     block: Block,
     streams: Sequence[Float32],
-    results: Float32,
+    targets: Sequence[Float32],
     observers: Sequence[BlockObserver],
     batch: int,
 ) -> None:
-    """Run the unchanged block over the streams [W, S, D] and show its values.
+    """Run the unchanged block over the streams [W, S, D + …] and show its values.
 
-    The first stream's results go to ``results``; the second stream, the original one, is replaced
-    by its own results.
+    The results of each go to its target, which may be the stream itself.
     """
-    for chunk in chunks(len(results), batch):
+    for chunk in chunks(len(targets[0]), batch):
         ran = [run.run(stream[chunk]) for stream in streams]
         (_, values), (_, original) = ran[0], ran[-1]
         for observer in observers:
@@ -257,7 +265,7 @@ def _observe(
             seen, before = ({v: found[v] for v in mine} for found in (values, original))
             observer.on_values(BlockValues(block, chunk, seen, before))
         # Only now: values of the source are views of the streams.
-        for target, (result, _) in zip([results, *streams[1:]], ran, strict=True):
+        for target, (result, _) in zip(targets, ran, strict=True):
             target[chunk] = result
 
 

@@ -4,18 +4,25 @@ A value is a *cut* if every path from the embedded tokens to the logits goes thr
 found by counting paths, so that neither names nor the order of nodes matter. Values that do not
 depend on the tokens (cos and sin, constants) are outside the stream: those computed from
 positions are evaluated once and given to every block.
+
+Some values skip layers: keys and values that later layers share, embeddings of every layer. An
+edge to a node that is two attentions further or more is such a skip, and no path. A skipping value
+is carried beside the cuts that it skips.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
 from optc.errors import UnsupportedError
+from optc.ir.graph import width
 
+#: An edge to a node that is so many attentions further is no path.
+_SKIP = 2
 #: Operators that may stand between the head's MatMul and the logits: one logit needs only its own.
 TAIL_OPS = frozenset({"Add", "Sub", "Mul", "Div", "Tanh", "Cast", "Identity"})
 
@@ -28,11 +35,25 @@ class Block:
         source: The cut it starts from, [B, S, D].
         result: The cut it ends in, [B, S, D].
         nodes: Its nodes in topological order; constants and values of positions excluded.
+        carried: Values [B, S, ...] before it that it or a later block reads beside ``source``.
+        passed: Those that later blocks read beside ``result``, the next block's ``carried``.
     """
 
     source: ir.Value
     result: ir.Value
     nodes: tuple[ir.Node, ...]
+    carried: tuple[ir.Value, ...] = ()
+    passed: tuple[ir.Value, ...] = ()
+
+    @property
+    def given(self) -> tuple[ir.Value, ...]:
+        """The source, and what is carried beside it."""
+        return (self.source, *self.carried)
+
+    @property
+    def gives(self) -> tuple[ir.Value, ...]:
+        """The result, and what is passed on beside it."""
+        return (self.result, *self.passed)
 
 
 @dataclass(frozen=True)
@@ -42,6 +63,8 @@ class Partition:
     Attributes:
         embedding: Initializer [V, D].
         embedded: Output of the Gather on it, where the stream starts.
+        tables: Initializers [V, ...] of the first block's ``given``, in order: the embedding, and
+            those of other lookups of tokens.
         position_nodes: Nodes that compute ``shared`` from position_ids.
         shared: Values of positions that blocks read (cos, sin).
         blocks: The decoder layers; the last one ends in the head's input.
@@ -51,6 +74,7 @@ class Partition:
 
     embedding: ir.Value
     embedded: ir.Value
+    tables: tuple[ir.Value, ...]
     position_nodes: tuple[ir.Node, ...]
     shared: tuple[ir.Value, ...]
     blocks: tuple[Block, ...]
@@ -62,41 +86,53 @@ def partition(model: ir.Model) -> Partition:
     """Cut ``model``, in dense form, at its decoder layers.
 
     Raises:
-        UnsupportedError: Tokens do not enter through one Gather on an embedding, or the logits do
-            not come from one MatMul on an initializer.
+        UnsupportedError: Tokens do not enter through lookups in tables alone, or the logits do not
+            come from one MatMul on an initializer.
     """
     order = list(model.graph)
-    embedding, embedded = _embedding(model.graph)
     logits = model.graph.outputs[0]
     head, tail = _head(logits)
-    stream = _reachable_from(embedded, order)
+    lookups = _lookups(model.graph)
+    embedded, hidden = _embedded(lookups, head), head.inputs[0]
+    stream = _reachable_from(lookups, order)
     cuts = _cuts(embedded, logits, [n for n in order if id(n) in stream])
-    hidden = head.inputs[0]
     if hidden not in cuts or head.outputs[0] not in cuts:
         raise UnsupportedError(
             "not every path to the logits goes through this head",
             where=head.name or "MatMul",
             hint="the float32 reference needs one MatMul on the last hidden state",
         )
-    blocks = _blocks(cuts[: cuts.index(hidden) + 1], order, stream)
+    blocks = _carrying(_blocks(cuts[: cuts.index(hidden) + 1], order, stream), stream, lookups)
     kept = {id(node) for block in blocks for node in block.nodes}
-    inside = stream | {id(embedded.producer())}
+    inside = stream | {id(value.producer()) for value in lookups}
     outside = [n for n in order if id(n) not in inside and _depends_on_input(n)]
     shared = _read_by(outside, kept)
-    return Partition(embedding, embedded, tuple(outside), shared, blocks, head, tail)
+    tables = tuple(lookups[value] for value in blocks[0].given)
+    return Partition(
+        lookups[embedded], embedded, tables, tuple(outside), shared, blocks, head, tail
+    )
 
 
-def _embedding(graph: ir.Graph) -> tuple[ir.Value, ir.Value]:
+def _lookups(graph: ir.Graph) -> dict[ir.Value, ir.Value]:
+    """The table by what is looked up in it, for all that reads the tokens."""
     tokens = graph.inputs[0]
     gathers = [use.node for use in tokens.uses()]
-    table = gathers[0].inputs[0] if len(gathers) == 1 else None
-    if table is None or gathers[0].op_type != "Gather" or not table.is_initializer():
-        found = ", ".join(f"{n.op_type} {n.name}" for n in gathers) or "nothing"
+    found = {n.outputs[0]: n.inputs[0] for n in gathers if n.op_type == "Gather"}
+    tables = {v: t for v, t in found.items() if t is not None and t.is_initializer()}
+    if not gathers or len(tables) < len(gathers):
+        kinds = ", ".join(f"{n.op_type} {n.name}" for n in gathers) or "nothing"
         raise UnsupportedError(
-            f"tokens must go through one Gather on an embedding, found {found}",
+            f"tokens must go through Gathers on embeddings alone, found {kinds}",
             where=tokens.name or "input_ids",
         )
-    return table, gathers[0].outputs[0]
+    return tables
+
+
+def _embedded(lookups: Iterable[ir.Value], head: ir.Node) -> ir.Value:
+    """The looked up value that is as wide as the head's input; else the first."""
+    hidden, every = head.inputs[0], list(lookups)
+    size = None if hidden is None else width(hidden)
+    return next((value for value in every if width(value) == size), every[0])
 
 
 def _head(logits: ir.Value) -> tuple[ir.Node, tuple[ir.Node, ...]]:
@@ -144,9 +180,9 @@ def _depends_on_input(node: ir.Node) -> bool:
     return False
 
 
-def _reachable_from(value: ir.Value, order: Iterable[ir.Node]) -> set[int]:
-    """Ids of the nodes that depend on ``value``."""
-    reached = {id(value)}
+def _reachable_from(values: Iterable[ir.Value], order: Iterable[ir.Node]) -> set[int]:
+    """Ids of the nodes that depend on any of ``values``."""
+    reached = {id(value) for value in values}
     nodes = set[int]()
     for node in order:
         if any(id(v) in reached for v in node.inputs):
@@ -157,19 +193,34 @@ def _reachable_from(value: ir.Value, order: Iterable[ir.Node]) -> set[int]:
 
 def _cuts(source: ir.Value, sink: ir.Value, stream: list[ir.Node]) -> list[ir.Value]:
     """Values that every path from source to sink goes through, in path order."""
+    depths = _attention_depths(stream)
+
+    def steps(node: ir.Node) -> list[ir.Value]:
+        deep = depths[node.outputs[0]]
+        return [v for v in node.inputs if v is not None and deep - depths.get(v, 0) < _SKIP]
+
     forward = {id(source): 1}
     for node in stream:
-        count = sum(forward.get(id(v), 0) for v in node.inputs if v is not None)
+        count = sum(forward.get(id(v), 0) for v in steps(node))
         forward.update((id(v), count) for v in node.outputs)
     backward: dict[int, int] = {id(sink): 1}
     for node in reversed(stream):
         count = sum(backward.get(id(v), 0) for v in node.outputs)
-        for value in node.inputs:
-            if value is not None and id(value) in forward:
+        for value in steps(node):
+            if id(value) in forward:
                 backward[id(value)] = backward.get(id(value), 0) + count
     values = [source, *(v for node in stream for v in node.outputs)]
     total = forward[id(sink)]
     return [v for v in values if forward[id(v)] * backward.get(id(v), 0) == total]
+
+
+def _attention_depths(stream: list[ir.Node]) -> dict[ir.Value, int]:
+    """The number of attentions on the longest way to each value of the stream."""
+    depths: dict[ir.Value, int] = {}
+    for node in stream:
+        before = max((depths.get(v, 0) for v in node.inputs if v is not None), default=0)
+        depths.update(dict.fromkeys(node.outputs, before + is_attention(node)))
+    return depths
 
 
 def _blocks(cuts: list[ir.Value], order: list[ir.Node], stream: set[int]) -> tuple[Block, ...]:
@@ -177,8 +228,10 @@ def _blocks(cuts: list[ir.Value], order: list[ir.Node], stream: set[int]) -> tup
     rank = {id(node): index for index, node in enumerate(order)}
     blocks: list[Block] = []
     source, nodes, has_attention = cuts[0], list[ir.Node](), False
+    left = set(stream)
     for low, high in itertools.pairwise(cuts):
-        segment = _segment(low, high, stream)
+        segment = _segment(low, high, left)
+        left -= {id(node) for node in segment}
         attention = any(is_attention(node) for node in segment)
         if attention and has_attention:
             blocks.append(_block(source, low, nodes, rank))
@@ -193,19 +246,46 @@ def _block(source: ir.Value, result: ir.Value, nodes: list[ir.Node], rank: dict[
     return Block(source, result, tuple(sorted(nodes, key=lambda n: rank[id(n)])))
 
 
+def _carrying(
+    blocks: tuple[Block, ...], stream: set[int], lookups: Container[ir.Value]
+) -> tuple[Block, ...]:
+    """The blocks with what each carries and passes on.
+
+    Raises:
+        UnsupportedError: A value that skips blocks has no row of numbers for each token.
+    """
+    found: list[Block] = []
+    needed: dict[ir.Value, None] = {}
+    for block in reversed(blocks):
+        made = {value for node in block.nodes for value in node.outputs}
+        passed = tuple(needed)
+        reads = dict.fromkeys(v for node in block.nodes for v in node.inputs if v is not None)
+        before = [v for v in reads if v in lookups or id(v.producer()) in stream]
+        needed = dict.fromkeys(v for v in (*before, *passed) if v not in made)
+        needed.pop(block.source, None)
+        found.append(replace(block, carried=tuple(needed), passed=passed))
+        for value in needed:
+            if value.dtype not in (ir.DataType.FLOAT, None) or width(value) is None:
+                raise UnsupportedError(
+                    "a value that later layers read is no row of numbers of each token",
+                    where=value.name or "",
+                )
+    return tuple(reversed(found))
+
+
 def is_attention(node: ir.Node) -> bool:
     """True if the node is an attention of the dense form."""
     return node.op_type == "Attention"
 
 
-def _segment(low: ir.Value, high: ir.Value, stream: set[int]) -> list[ir.Node]:
-    """Stream nodes on the way from ``low`` to ``high``."""
+def _segment(low: ir.Value, high: ir.Value, left: set[int]) -> list[ir.Node]:
+    """Nodes that ``high`` is made of, up to ``low`` and to those that are no longer ``left``."""
     found: dict[int, ir.Node] = {}
     stack = [high]
     while stack:
         value = stack.pop()
         node = value.producer()
-        if value is low or node is None or id(node) not in stream or id(node) in found:
+        if value is low or node is None or id(node) not in left or id(node) in found:
             continue
         found[id(node)] = node
         stack.extend(v for v in node.inputs if v is not None)

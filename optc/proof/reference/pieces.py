@@ -25,9 +25,9 @@ def evaluate_shared(
 
 
 def block_inputs(block: Block, parts: Partition) -> list[ir.Value]:
-    """The inputs of a block: its source, and those of the shared values that it reads."""
+    """The inputs of a block: what it is given, and those of the shared values that it reads."""
     read = {id(v) for node in block.nodes for v in node.inputs if v is not None}
-    return [block.source, *(v for v in parts.shared if id(v) in read)]
+    return [*block.given, *(v for v in parts.shared if id(v) in read)]
 
 
 class HeadPieces:

@@ -25,6 +25,7 @@ from optc.proof.reference.blockwise import (
 )
 from optc.proof.reference.partition import Block
 from optc.proof.reference.pieces import evaluate_shared
+from optc.proof.reference.running.rows import join_rows, split_rows
 from optc.proof.reference.streams.arrays import ValueArrays
 from optc.proof.reference.streams.floats import put
 from optc.proof.reference.streams.products import Products, RunProducts
@@ -172,16 +173,20 @@ class _Streams:
             compared = {value for stage in stages for value in stage.gives}
         else:
             compared = {v for stage in stages for v in replacer.compared(stage)}
-        original = self._original(block, runs, source.original, compared | {block.result})
+        original = self._original(block, runs, source.original, compared.union(block.gives))
         give_back_freed()
-        changed = {block.source: source.changed}
+        changed = split_rows(source.changed, block.given)
+        if source.changed is source.original:
+            changed = {value: original[value] for value in block.given}
         for index, run in enumerate(runs):
             seen = Seen(changed, original, self._products.changed)
             changed |= self._changed(block, run, seen, replacer)
-            needed = {v for later in stages[index + 1 :] for v in later.reads} | {block.result}
+            needed = {v for later in stages[index + 1 :] for v in later.reads}.union(block.gives)
             changed = {value: array for value, array in changed.items() if value in needed}
             give_back_freed()  # sums and weights of the stage, which the next has of other sizes
-        return Pair(changed[block.result], original[block.result])
+        rows = join_rows(original, block.gives)
+        same = all(changed[value] is original[value] for value in block.gives)
+        return Pair(rows if same else join_rows(changed, block.gives), rows)
 
     def _original(
         self, block: Block, runs: Sequence[StageRun], source: Array, kept: set[ir.Value]
@@ -191,7 +196,7 @@ class _Streams:
             run.load(self._products.original)
         found: Values = {}
         for chunk in self._through():
-            values = {block.source: source[chunk]}
+            values = split_rows(source[chunk], block.given)
             for run in runs:
                 results = run.run([values[value] for value in run.stage.reads])
                 values |= dict(zip(run.stage.gives, results, strict=True))
@@ -199,7 +204,7 @@ class _Streams:
                 self._keep(found, chunk, given, block, self._products.original)
         for run in runs:
             run.unload()
-        return {block.source: source} | found
+        return split_rows(source, block.given) | found
 
     def _changed(
         self, block: Block, run: StageRun, seen: Seen, replacer: Replacer
@@ -234,7 +239,7 @@ class _Streams:
         """Put a chunk's values where those of all windows lie; what only layers read as their
         products round it in any case, the block's result apart."""
         for value, array in values.items():
-            narrow = value is not block.result and _multiplied_only(value)
+            narrow = value not in block.gives and _multiplied_only(value)
             dtype = products.dtype if narrow else array.dtype
             if value not in found:
                 shape = (len(self._tokens), *array.shape[1:])

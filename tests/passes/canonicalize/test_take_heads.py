@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -10,11 +12,18 @@ from optc.passes.canonicalize.fold_heads import FoldHeads
 from tests.passes.canonicalize.texts import after, evaluate, exported, unchanged
 from tests.support.ir_text import f32
 
-CONSTANTS = {
-    **{"split": np.array([0, 0, 4, 8]), "merged": np.array([0, 0, 16])},
-    **{"one": np.array(1), "minus": np.array(-1), "first": np.array([1]), "end": np.array([3])},
-    **{"heads": np.array([2]), "last": np.array([3]), "sizes": np.array([3, 1])},
-    **{"step": np.array([2]), "factor": np.float32(0.5)},
+CONSTANTS: dict[str, Any] = {
+    "split": np.array([0, 0, 4, 8]),
+    "merged": np.array([0, 0, 16]),
+    "one": np.array(1),
+    "minus": np.array(-1),
+    "first": np.array([1]),
+    "end": np.array([3]),
+    "heads": np.array([2]),
+    "last": np.array([3]),
+    "sizes": np.array([3, 1]),
+    "step": np.array([2]),
+    "factor": np.float32(0.5),
 }
 APART = "a = Reshape (x, split)"
 #: Nodes behind `APART`, the result's width, and the columns that it must be.
@@ -30,7 +39,7 @@ CASES = {
         "s = Slice (a, first, end, heads) y = Reshape (s, merged)",
         "B,S,16",
         slice(8, 24),
-    ),  # fmt: skip
+    ),
     "a split, squeezed": (
         "s, t = Split <axis: int = 2> (a, sizes) y = Squeeze (t, heads)",
         "B,S,8",

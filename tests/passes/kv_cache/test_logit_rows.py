@@ -66,3 +66,20 @@ def test_logits_that_nothing_computes_are_refused() -> None:
     model = model_of(SIGNATURE, "logits = Identity (head)", WEIGHTS)
     with pytest.raises(ValueError, match="not computed from hidden states"):
         gather_logit_rows(model.graph, model.graph.inputs[1])
+
+
+def test_tokens_are_looked_up_before_rows_are_gathered() -> None:
+    signature = "g (int64[T] tokens, int64[R] rows) => (float[R,10] logits)"
+    model = model_of(
+        signature,
+        "x = Gather <axis: int = 0> (w, tokens) a = Tanh (x) logits = MatMul (a, head)",
+        WEIGHTS,
+    )
+    gather_logit_rows(model.graph, model.graph.inputs[1])
+    assert nodes_text(model) == expected(
+        """
+        x = Gather <axis = 0> (w, tokens)
+        x.wanted = Gather <axis = 0> (x, rows)
+        a = Tanh (x.wanted)
+        logits = MatMul (a, head)"""
+    )

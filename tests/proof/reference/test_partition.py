@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
+from optc.errors import UnsupportedError
 from optc.proof.reference.partition import is_attention, is_constant, partition
 from tests.support.families import FAMILIES
 from tests.support.models import Dense, dense_model
@@ -44,3 +45,36 @@ def test_a_constant_depends_on_no_input() -> None:
     transposed = ir.node("Transpose", [weight])
     model.graph.append(transposed)
     assert is_constant(transposed.outputs[0])
+
+
+def test_keys_that_a_later_layer_shares_are_carried_over_the_cut() -> None:
+    parts = partition(dense_model(FAMILIES["shared keys"]))
+    first, second, third = parts.blocks
+    assert first.carried == first.passed == ()
+    attention = next(node for node in third.nodes if is_attention(node))
+    assert set(second.passed) == set(third.carried) == set(attention.inputs[1:3])
+    assert third.passed == ()
+    assert third.given == (third.source, *third.carried)
+    assert second.gives == (second.result, *third.carried)
+
+
+def test_embeddings_of_layers_are_carried_as_far_as_layers_read_them() -> None:
+    parts = partition(dense_model(FAMILIES["embeddings of layers"]))
+    first, second = parts.blocks
+    table = next(v for v in parts.tables if v is not parts.embedding)
+    assert [value.name for value in parts.tables] == ["embed.weight", "layers.weight"]
+    lookups = [value.producer() for value in first.given]
+    assert [node and node.inputs[0] for node in lookups] == [parts.embedding, table]
+    (own,) = second.carried
+    assert own.producer() in first.nodes
+    assert first.passed == second.carried
+    assert second.passed == ()
+
+
+def test_a_carried_value_has_a_row_of_numbers_for_each_token() -> None:
+    model = dense_model(FAMILIES["shared keys"])
+    keys = next(node for node in reversed(model.graph) if is_attention(node)).inputs[1]
+    assert keys is not None
+    keys.dtype = ir.DataType.INT64
+    with pytest.raises(UnsupportedError, match="is no row of numbers of each token"):
+        partition(model)

@@ -28,8 +28,8 @@ class Stage:
 
     Attributes:
         nodes: In topological order.
-        reads: Values of earlier stages, or the block's source, that the nodes read.
-        gives: Values that later stages read, and the block's result.
+        reads: Values of earlier stages, or what the block is given, that the nodes read.
+        gives: Values that later stages or blocks read, and the block's result.
         linears: The linear layers among the nodes.
     """
 
@@ -41,7 +41,7 @@ class Stage:
 
 def stages_of(block: Block) -> tuple[Stage, ...]:
     """The stages of ``block`` in order; those that hold no node are left out."""
-    depths = {block.source: 0}
+    depths = dict.fromkeys(block.given, 0)
     by_depth: dict[int, list[ir.Node]] = {}
     for node in block.nodes:
         depth = max((depths.get(v, 0) for v in node.inputs if v is not None), default=0)

@@ -23,6 +23,7 @@ from optc.proof.reference.block_run import BlockRun
 from optc.proof.reference.blockwise import BLOCK_ROWS, HIDDEN_BYTES, BlockwiseReference, chunks
 from optc.proof.reference.partition import Block
 from optc.proof.reference.pieces import evaluate_shared
+from optc.proof.reference.running.rows import widest
 from optc.proof.reference.variants.streaming_kl import StreamingKL
 from optc.runtime.executable.executable import Float32, Int32
 from optc.system.processes.process_memory import give_back_freed
@@ -94,7 +95,9 @@ class _Variants:
         self._batch = min(len(tokens), max(1, BLOCK_ROWS // tokens.shape[1]))
         self._advance, self._done = advance, 0
         self._starts = [self._start(variant) for variant in variants]
-        shape = (len(variants), *tokens.shape, as_lazy(self._table()).rows_shape[1])
+        self._width = as_lazy(self._table()).rows_shape[1]
+        columns = max(self._width, widest(reference.parts.blocks))
+        shape = (len(variants), *tokens.shape, columns)
         large = 4 * int(np.prod(shape)) > HIDDEN_BYTES
         self._room: Float32 = (
             np.memmap(folder / "hidden", np.float32, "w+", shape=shape)
@@ -134,15 +137,19 @@ class _Variants:
             own = {value: weight for value, weight in variant.items() if value in inside}
             if own:
                 run.replace({value: _rows(weight) for value, weight in own.items()})
-            target = self._room[index]
             for chunk in chunks(len(self._tokens), self._batch):
-                target[chunk] = run.run(source[chunk])[0]
-            streams.changed[index] = target
+                result = run.run(source[chunk])[0]
+                self._room[index][chunk, :, : result.shape[-1]] = result
+            streams.changed[index] = self._room[index][..., : result.shape[-1]]
             if own:
                 run.restore(own)
             self._tell()
+        original = streams.original
         for chunk in chunks(len(self._tokens), self._batch):
-            streams.original[chunk] = run.run(streams.original[chunk])[0]
+            result = run.run(original[chunk])[0]
+            if result.shape[-1] != streams.original.shape[-1]:
+                streams.original = np.empty((*self._tokens.shape, result.shape[-1]), np.float32)
+            streams.original[chunk] = result
         self._tell()
 
     def _start(self, variant: Variant) -> int:
@@ -170,8 +177,10 @@ class _Variants:
         streams = _Streams(self._reference.embed(self._tokens), {})
         for index, start in enumerate(self._starts):
             if start < 0 and self._head is not None:
-                _look_up(self._variants[index][self._head], self._tokens, self._room[index])
-                streams.changed[index] = self._room[index]
+                room = self._room[index][..., : streams.original.shape[-1]]
+                room[..., self._width :] = streams.original[..., self._width :]
+                _look_up(self._variants[index][self._head], self._tokens, room[..., : self._width])
+                streams.changed[index] = room
         return streams
 
     def _compare(self, streams: _Streams) -> Float64:
@@ -222,8 +231,7 @@ def _parts(rows: int) -> Iterator[slice]:
 def _look_up(table: LazyWeight, tokens: Int32, out: Float32) -> None:
     """Rows [W, S, D] of ``table`` for tokens [W, S]; rows are read many at a time, as a table that
     is quantized on demand wants it."""
-    flat, target = tokens.ravel(), out.reshape(tokens.size, -1)
     for part in _parts(table.rows_shape[0]):
-        here = np.flatnonzero((flat >= part.start) & (flat < part.stop))
-        if len(here):
-            target[here] = table.read_rows(part.start, part.stop)[flat[here] - part.start]
+        here = np.nonzero((tokens >= part.start) & (tokens < part.stop))
+        if len(here[0]):
+            out[here] = table.read_rows(part.start, part.stop)[tokens[here] - part.start]

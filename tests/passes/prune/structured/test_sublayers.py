@@ -33,11 +33,14 @@ def found_in(model: ir.Model, report: PassReport | None = None) -> list[SubLayer
 def test_each_layer_has_an_attention_and_an_mlp(family: str) -> None:
     shape, report = FAMILIES[family], PassReport()
     found = found_in(dense_model(shape), report)
-    assert [one.kind for one in found] == [ATTENTION, MLP] * shape.layers
-    assert [one.block for one in found] == [i // 2 for i in range(2 * shape.layers)]
+    # the way from a layer's own embedding into the stream is one more
+    own = (["own_out"], [MLP]) if shape.layer_inputs else ([], [])
+    writers, kinds = ["o", "down", *own[0]], [ATTENTION, MLP, *own[1]]
+    assert [one.kind for one in found] == kinds * shape.layers
+    assert [one.block for one in found] == [i for i in range(shape.layers) for _ in kinds]
     assert report.skipped == []
     names = [one.writer.name for one in found]
-    assert names == [f"{i}.{w}.weight" for i in range(shape.layers) for w in ("o", "down")]
+    assert names == [f"{i}.{w}.weight" for i in range(shape.layers) for w in writers]
     inner = shape.inner * shape.hidden
     assert found[1].weights == (3 if shape.gated else 2) * inner
 

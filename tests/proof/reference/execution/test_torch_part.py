@@ -14,6 +14,7 @@ from optc.proof.reference.execution.part import open_part
 from optc.proof.reference.execution.program import Program, own_tensor, tensor_of
 from optc.proof.reference.execution.torch_part import TorchPart, _is_weight
 from optc.proof.reference.partition import partition
+from optc.proof.reference.running.rows import total_width
 from tests.proof.reference.execution.one_node import both, lazy, one_node
 from tests.proof.reference.execution.test_operators import CASES, Case
 from tests.support.families import FAMILIES
@@ -129,10 +130,10 @@ def through(model: ir.Model) -> list[tuple[torch.Tensor, torch.Tensor]]:
     positions = torch.zeros(2, 6, dtype=torch.int64, device=META)
     shared = dict(zip(parts.shared, run(ahead, {source: positions}), strict=True))
     for block in parts.blocks:
-        inputs = [block.source, *parts.shared]
+        inputs = [*block.given, *parts.shared]
         program = Program(block.nodes, inputs, [block.result], pytest.fail, _is_weight)
-        hidden = torch.zeros(2, 6, own_tensor(parts.embedding).shape[1], device=META)
-        pairs.append((hidden, *run(program, {block.source: hidden, **shared})))
+        given = {v: torch.zeros(2, 6, total_width([v]), device=META) for v in block.given}
+        pairs.append((given[block.source], *run(program, {**given, **shared})))
     return pairs
 
 
