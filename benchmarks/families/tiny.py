@@ -80,6 +80,19 @@ LAYER_COUNTS = (
 #: Ids of tokens lie within the vocabulary.
 _IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
+#: Gemma 4 with all that its sizes mix: the last layers share the keys of earlier ones.
+_GEMMA_4 = {
+    "num_hidden_layers": 6,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+    "per_layer_config": {},
+    "num_kv_shared_layers": 2,
+    "use_double_wide_mlp": True,
+    "enable_moe_block": True,
+    "num_experts": 4,
+    "top_k_experts": 2,
+    "moe_intermediate_size": 32,
+}
+
 #: What a type needs beside: its sizes hang together in ways of their own.
 _OWN: dict[str, dict[str, Any]] = {
     "dbrx": {
@@ -93,6 +106,8 @@ _OWN: dict[str, dict[str, Any]] = {
     "bamba": {"mamba_d_head": 32},
     "granitemoehybrid": {"mamba_d_head": 32},
     "mamba2": {"num_heads": 8},
+    "gemma4": {"text_config": _GEMMA_4},
+    "gemma4_text": _GEMMA_4,
     "gpt_neo": {
         "attention_types": [[["global", "local"], 2]],
         "attention_layers": ["global", "local"] * 2,

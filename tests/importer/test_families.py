@@ -127,6 +127,22 @@ FAMILIES = {
             },
         },
     ),
+    "embeddings of layers, shared keys, factors of experts": Family(
+        "Gemma4Text",
+        {
+            **HEAD,
+            "num_hidden_layers": 3,
+            "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+            "per_layer_config": {},
+            "num_kv_shared_layers": 1,
+            "sliding_window": 8,
+            "hidden_size_per_layer_input": 8,
+            "vocab_size_per_layer_input": 97,
+            **{"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2},
+            "moe_intermediate_size": 16,
+        },
+        {"sliding_window": 64},
+    ),
     "phi3": Family(
         "Phi3",
         {"partial_rotary_factor": 0.5, "sliding_window": 8},

@@ -56,7 +56,7 @@ class BlockRun:
         self._shared = {name: shared[name] for name in self._read}
 
     def run(self, hidden: Array) -> tuple[Array, dict[ir.Value, Array]]:
-        """What the block gives [w, S, D + …] for what it is given [w, S, D + …] (`rows`), and the
+        """The results [w, S, D + …] for what the block is given [w, S, D + …] (`rows`), and the
         watched values."""
         given = {
             value: np.ascontiguousarray(array)
