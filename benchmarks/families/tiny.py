@@ -49,7 +49,6 @@ _SIZES: dict[int, tuple[str, ...]] = {
         *("mamba_d_state", "state_size", "ssm_state_size", "hidden_size_per_layer_input"),
         *("adapter_rank", "o_lora_rank", "d_rel"),
     ),
-    8: ("qk_rope_head_dim", "rotary_dim"),
     24: ("qk_nope_head_dim",),
     32: (
         *("kv_lora_rank", "q_lora_rank", "moe_intermediate_size", "router_hidden_size"),
@@ -66,7 +65,8 @@ _SIZES: dict[int, tuple[str, ...]] = {
         *("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len"),
         *("model_max_length", "context_length", "max_source_positions", "max_target_positions"),
     ),
-    WINDOW: (
+    WINDOW: (  # 8, and so are
+        *("qk_rope_head_dim", "rotary_dim"),
         *("sliding_window", "window_size", "attention_window_size", "local_attention"),
         *("sliding_window_size", "attention_chunk_size", "local_attention_window_len"),
     ),

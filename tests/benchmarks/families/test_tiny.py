@@ -6,6 +6,7 @@ import transformers
 
 from benchmarks.families.tiny import (
     HIDDEN,
+    SIZES,
     VOCABULARY,
     chosen_layers,
     layer_kinds,
@@ -46,3 +47,7 @@ def test_what_is_asked_for_goes_before() -> None:
 def test_a_lost_kind_is_told() -> None:
     config = transformers.Gemma3TextConfig(num_hidden_layers=1, layer_types=["sliding_attention"])
     assert missing_kinds("gemma3_text", config) == ["full_attention"]
+
+
+def test_rotary_parts_of_heads_are_small() -> None:
+    assert SIZES["qk_rope_head_dim"] == SIZES["rotary_dim"] == SIZES["sliding_window"] == 8
