@@ -62,6 +62,7 @@ def _fold(model: ir.Model) -> None:
     for _ in range(_ROUNDS):
         fold_constants_ir(model)
         rewriter.RewriteRuleSet(_RULES).apply_to_model(model)
+        _keep_constants(model)
         cleaning.RemoveUnusedNodesPass()(model)
     for one in (
         cleaning.RemoveUnusedFunctionsPass(),  # type: ignore[no-untyped-call]
@@ -74,3 +75,22 @@ def _fold(model: ir.Model) -> None:
         cleaning.NameFixPass(),
     ):
         one(model)
+
+
+def _keep_constants(model: ir.Model) -> None:
+    """Make constants that a rule made initializers again where another of the same name, as a rule
+    calls them by what it replaces, has taken their place."""
+    own = model.graph.initializers
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        for value in node.inputs:
+            if value is None or value.const_value is None or not _is_free(value):
+                continue
+            first, number = str(value.name), 2
+            while value.name in own:
+                value.name, number = f"{first}_{number}", number + 1
+            own[str(value.name)] = value
+
+
+def _is_free(value: ir.Value) -> bool:
+    """True for what no node computes, and no graph has."""
+    return value.producer() is None and value.graph is None and not value.is_graph_input()

@@ -13,22 +13,26 @@ from optc.errors import InputError, OptcError, UnsupportedError
 from optc.importer.tensors.declared_shapes import corrected_shapes
 from optc.importer.tensors.imported import ImportedTensors, digest_of
 from optc.importer.tensors.interface import describe
+from optc.importer.tensors.older_opsets import MOST_BYTES, converted
 from optc.importer.tensors.plain_proto import plain
 from optc.importer.tensors.widened import free_inputs, widen
 from optc.system.foreign.errors import foreign_errors, innermost
 from optc.system.foreign.file import open_file
 from optc.system.sources.dim import Dim
 
-#: The standard operators' version that passes know; older models are converted, as far as ONNX can.
-OPSET = 18
-#: Before this opset Scan has an axis of batches.
-_SCAN_OF_NOW = 9
-#: From this version of the format on, which ONNX's converter heeds.
-_WEIGHTS_ARE_NO_INPUTS = 4
-#: A protocol buffer holds no more.
-_MOST_BYTES = (1 << 31) - 1
-_STANDARD = ("", "ai.onnx")
 _AGAIN = "export the model again"
+#: What nodes of a training are, by their operators.
+_TRAINED = {
+    "BatchNormalization": "batch norm by mean and variance of its own batch",
+    "Dropout": "dropout that is not idle",
+}
+_MODE_OF_DROPOUT = 2
+_DRAW = frozenset(
+    [
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        *("Multinomial", "Bernoulli"),
+    ]
+)
 
 
 def import_onnx(
@@ -49,17 +53,17 @@ def import_onnx(
     where = str(source) if isinstance(source, Path) else name
     with foreign_errors(where, "is no valid ONNX model", _AGAIN):
         model, warnings = _read(source)
-        model = _converted(_without_weights(model), name)
+        model = converted(_without_weights(model), name)
         _refuse_training(model)
         free_inputs(model)
-        warnings += widen(model) + corrected_shapes(model)
+        warnings += widen(model) + corrected_shapes(model) + _drawn(model)
         interface = describe(model, dims)
         return ImportedTensors(model, interface, name, digest_of(model), warnings=warnings)
 
 
 def read_onnx(source: Path | onnx.ModelProto | ir.Model, name: str) -> ir.Model:
     """The graph of an ONNX model, of an opset that passes know; raises as `import_onnx`."""
-    return _converted(_without_weights(_read(source)[0]), name)
+    return converted(_without_weights(_read(source)[0]), name)
 
 
 def _without_weights(model: ir.Model) -> ir.Model:
@@ -72,13 +76,31 @@ def _without_weights(model: ir.Model) -> ir.Model:
 
 def _refuse_training(model: ir.Model) -> None:
     for node in model.graph:
-        mode = node.attributes.get("training_mode")
-        if node.op_type == "BatchNormalization" and mode is not None and mode.as_int():
+        if _trains(node):
             raise UnsupportedError(
-                "it takes mean and variance of its own batch: the model was exported as it trains",
-                where=f"BatchNormalization {node.name or node.outputs[0].name}",
+                f"it is a {_TRAINED[node.op_type]}: the model was exported as it trains",
+                where=f"{node.op_type} {node.name or node.outputs[0].name}",
                 hint="call module.eval() before the export",
             )
+
+
+def _trains(node: ir.Node) -> bool:
+    if node.op_type == "BatchNormalization":
+        mode = node.attributes.get("training_mode")
+        return mode is not None and mode.as_int() != 0
+    if node.op_type != "Dropout" or len(node.inputs) <= _MODE_OF_DROPOUT:
+        return False
+    mode = ir.convenience.get_const_tensor(node.inputs[_MODE_OF_DROPOUT])
+    return mode is not None and bool(mode.numpy().any())
+
+
+def _drawn(model: ir.Model) -> tuple[str, ...]:
+    """A warning where something is drawn at random."""
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        if node.op_type in _DRAW and not node.domain:
+            place = f"{node.op_type} {node.name or node.outputs[0].name}"
+            return (f"it draws random numbers ({place}): answers differ from call to call",)
+    return ()
 
 
 def _read(source: Path | onnx.ModelProto | ir.Model) -> tuple[ir.Model, tuple[str, ...]]:
@@ -94,7 +116,7 @@ def _read(source: Path | onnx.ModelProto | ir.Model) -> tuple[ir.Model, tuple[st
     try:
         with open_file(source) as stream:
             size = os.fstat(stream.fileno()).st_size
-        if not 0 < size <= _MOST_BYTES:
+        if not 0 < size <= MOST_BYTES:
             raise InputError(f"is no ONNX model: it has {size} bytes", where=where, hint=_AGAIN)
         proto = onnx.load(source, load_external_data=False)
         warnings = plain(proto)
@@ -157,35 +179,3 @@ def _external_of(node: ir.Node, attribute: ir.Attr) -> Iterator[tuple[str, ir.Ex
                 if isinstance(tensor := value.const_value, ir.ExternalTensor):
                     yield str(value.name), tensor
                     value.const_value = ir.Tensor(tensor.numpy().copy(), name=tensor.name)
-
-
-def _converted(model: ir.Model, name: str) -> ir.Model:
-    version = next((model.opset_imports[d] for d in _STANDARD if d in model.opset_imports), None)
-    if version is None or version >= OPSET:
-        return model
-    if version < _SCAN_OF_NOW and any(node.op_type == "Scan" for node in model.graph):
-        raise UnsupportedError(
-            f"it has a Scan of opset {version}, which has another axis than that of opset "
-            f"{_SCAN_OF_NOW}, and ONNX's converter does not turn it",
-            where=name,
-            hint=f"export it with opset {OPSET} or later",
-        )
-    if sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value) > (
-        _MOST_BYTES
-    ):
-        raise UnsupportedError(
-            f"it is of opset {version}, and too large for ONNX's converter",
-            where=name,
-            hint=f"export it with opset {OPSET} or later",
-        )
-    try:
-        proto = ir.to_proto(model)
-        proto.ir_version = max(proto.ir_version, _WEIGHTS_ARE_NO_INPUTS)
-        proto = onnx.version_converter.convert_version(proto, OPSET)
-    except Exception as error:  # the converter raises RuntimeErrors of its C++ part
-        raise UnsupportedError(
-            f"it is of opset {version}, which ONNX does not convert: {str(error).splitlines()[0]}",
-            where=name,
-            hint=f"export it with opset {OPSET} or later",
-        ) from error
-    return ir.from_proto(proto)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from optc.errors import InputError, OptcError, UnsupportedError
-from optc.importer.tensors.onnx_source import OPSET, import_onnx
+from optc.importer.tensors.older_opsets import OPSET
+from optc.importer.tensors.onnx_source import import_onnx
 from optc.runtime.executable.tensors_interface import DimRange
 from optc.system.sources.dim import Dim
 from tests.support.ir_text import f32
@@ -171,3 +172,23 @@ def test_weights_of_branches_are_checked_and_kept(
     (tmp_path / "in/w.bin").unlink()
     (output,) = run(found.model, {"c": np.array(True)})
     np.testing.assert_array_equal(output, WEIGHT)
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_dropout_that_drops_is_refused(trains: bool) -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[N,4] x) => (float[N,4] y)'
+        f"<float r = {{0.5}}, bool t = {{{int(trains)}}}> {{ y = Dropout(x, r, t) }}"
+    )
+    refused = pytest.raises(UnsupportedError, match="exported as it trains")
+    with refused if trains else nullcontext():
+        import_onnx(model, "m")
+
+
+def test_what_is_drawn_at_random_is_told() -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[N,4] x) => (float[N,4] y)'
+        "{ r = RandomNormalLike(x) y = Add(x, r) }"
+    )
+    (warning,) = import_onnx(model, "m").warnings
+    assert "draws random numbers (RandomNormalLike r)" in warning

@@ -76,3 +76,18 @@ def test_a_factor_near_one_is_no_one(operator: str, value: float) -> None:
     (before,) = run(model, {"x": x})
     Pipeline((Simplify(),)).run(model)
     np.testing.assert_array_equal(run(model, {"x": x})[0], before)
+
+
+def test_constants_of_one_name_both_stay() -> None:
+    """A rule calls the shape of a Flatten by its input, which may be flattened twice."""
+    model = model_of(
+        "g (float[B,2,3,4] x) => (float[B,24] y, float z)",
+        "y = Flatten (x)\n f = Flatten <axis: int = 2> (x)\n z = Exp (f)",
+        {},
+    )
+    BatchedTensors.describe(model).attach(model)
+    x = f32(5, 2, 3, 4)
+    before = run(model, {"x": x})
+    Pipeline((Simplify(),)).run(model)
+    for found, wanted in zip(run(model, {"x": x}), before, strict=True):
+        np.testing.assert_array_equal(found, wanted)
