@@ -8,28 +8,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import tokenizers
 import torch
 import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from optc.artifact.tasks.embedding import EMBEDDING
+from optc.artifact.tasks.task import Task
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code
 from optc.importer.tensors.images import as_classifier, images_of_folder
 from optc.importer.tensors.imported import ImportedTensors
-from optc.importer.tensors.pooling import Pooled
+from optc.importer.tensors.modules.outputs import tensors_of
+from optc.importer.tensors.other_inputs import import_others, takes_more
 from optc.importer.tensors.program import Dynamic, import_module
-from optc.importer.tensors.text_heads import head_of_folder
+from optc.importer.tensors.sentence_folder import SentenceFolder
+from optc.importer.tensors.text_heads import head_of
+from optc.importer.tensors.text_reader import TextReader
 from optc.importer.text_model.part import text_config
 from optc.runtime.tensors.images import ImageInput
+from optc.runtime.tensors.texts import TextScores
 from optc.system.sources.dim import Dim
-from optc.system.sources.encoder_folder import MODULES
+from optc.system.sources.encoder_folder import pools
 
-_TOKENIZER = "tokenizer.json"
 #: Tokens of a text where neither config nor tokenizer bounds them, and of the example.
 _MOST_TOKENS, _EXAMPLE = 512, (2, 11)
+_NO_TOKENIZER = "the folder has no tokenizer: the artifact takes token ids, and no texts"
 #: Texts, images or sounds of a call.
 _BATCH = Dim("batch", 1, 1024)
 
@@ -44,7 +48,7 @@ class _Texts(torch.nn.Module):
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor
     ) -> dict[str, torch.Tensor]:
-        return _tensors(self.model(input_ids=input_ids, attention_mask=attention_mask))
+        return tensors_of(self.model(input_ids=input_ids, attention_mask=attention_mask))
 
 
 class _TypedTexts(_Texts):
@@ -59,7 +63,7 @@ class _TypedTexts(_Texts):
         found = self.model(
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
         )
-        return _tensors(found)
+        return tensors_of(found)
 
 
 class _Pixels(torch.nn.Module):
@@ -70,22 +74,18 @@ class _Pixels(torch.nn.Module):
         self.model = model
 
     def forward(self, pixel_values: torch.Tensor) -> dict[str, torch.Tensor]:
-        return _tensors(self.model(pixel_values=pixel_values))
-
-
-def _tensors(found: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    return {name: one for name, one in found.items() if isinstance(one, torch.Tensor)}
+        return tensors_of(self.model(pixel_values=pixel_values))
 
 
 def is_encoder(folder: Path) -> bool:
-    """True if a folder that may have an encoder (`optc.system.sources.encoder_folder`) has one: it
-    is sentence-transformers', or its class is neither a decoder, nor the base of one, nor made of a
-    decoder and others.
+    """True if a folder that may have an encoder (`optc.system.sources.encoder_folder`) has one:
+    sentence-transformers pools it, or its class is neither a decoder, nor the base of one, nor made
+    of a decoder and others.
 
     Raises:
         InputError: config.json cannot be read.
     """
-    if (folder / MODULES).is_file():
+    if pools(folder):
         return True
     name = str(read_object(folder / "config.json")["architectures"][0])
     known = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
@@ -99,7 +99,8 @@ def is_encoder(folder: Path) -> bool:
 
 
 def import_encoder(folder: Path) -> ImportedTensors:
-    """The model in a folder: texts (ids, mask, and types of tokens where it has some) or images.
+    """The model in a folder: texts (ids, mask, and types of tokens where it has some), images, both
+    together, or sounds.
 
     A folder of sentence-transformers gives ``embeddings``, pooled as its modules say, and the
     tokenizer goes with it: its artifact embeds texts. So does that of a class with a head whose
@@ -107,23 +108,21 @@ def import_encoder(folder: Path) -> ImportedTensors:
 
     Raises:
         InputError: transformers does not read the folder.
-        UnsupportedError: It needs code of its own, or its inputs are neither texts nor images.
+        UnsupportedError: It needs code of its own, or takes something else.
     """
-    config = read_object(folder / "config.json")
-    check_remote_code(folder, allowed=False)
-    model = load_model(folder, config)
+    sentences = SentenceFolder.of(folder)
+    inner = folder if sentences is None else sentences.encoder
+    config = read_object(inner / "config.json")
+    check_remote_code(inner, allowed=False)
+    model = load_model(folder, config) if sentences is None else sentences.load()
     main = str(getattr(model, "main_input_name", ""))
-    if main == "input_ids":
-        return _texts(folder, model, config)
+    if main == "input_ids" and not takes_more(model):
+        return _texts(folder, model, sentences)
     if main == "pixel_values":
         images, why_not = images_of_folder(folder, config)
         found = _images(folder, model, images)
         return replace(found, warnings=(why_not,)) if why_not else found
-    raise UnsupportedError(
-        f"its input is {main or 'unknown'}, and folders of encoders read texts or images",
-        where=str(folder),
-        hint="give the module: package.module:factory (docs/how-to/compile-any-module.md)",
-    )
+    return import_others(folder, model, _BATCH)
 
 
 def load_model(folder: Path, config: Mapping[str, Any]) -> Any:
@@ -146,36 +145,52 @@ def load_model(folder: Path, config: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _texts(folder: Path, model: Any, config: Mapping[str, Any]) -> ImportedTensors:
-    tokens = Dim("tokens", 1, _most_tokens(folder, model))
-    typed = _is_typed(model)
-    ids = torch.randint(0, model.config.vocab_size, _EXAMPLE, generator=_seeded())
-    mask = torch.ones(_EXAMPLE, dtype=torch.int64)
-    mask[1, -3:] = 0
-    args = (ids, mask, *([torch.zeros(_EXAMPLE, dtype=torch.int64)] if typed else []))
-    module = (_TypedTexts if typed else _Texts)(model)
-    pooled = Pooled.of(folder, module)
-    names = ("input_ids", "attention_mask", "token_type_ids")[: len(args)]
+def _texts(folder: Path, model: Any, sentences: SentenceFolder | None) -> ImportedTensors:
+    inner = folder if sentences is None else sentences.encoder
+    reader = TextReader.of(inner, lower=sentences is not None and sentences.lower)
+    tokens = Dim("tokens", 1, _most_tokens(model, sentences, reader))
+    module, count = _module(model, sentences, reader)
+    shape = _EXAMPLE[0], min(_EXAMPLE[1], tokens.most)
+    ids = torch.randint(0, model.config.vocab_size, shape, generator=_seeded())
+    mask = torch.ones(shape, dtype=torch.int64)
+    mask[1, 1 + shape[1] // 2 :] = 0
+    args = (ids, mask, torch.zeros(shape, dtype=torch.int64))[:count]
+    names = ("input_ids", "attention_mask", "token_type_ids")[:count]
     dynamic: Dynamic = {name: {0: _BATCH, 1: tokens} for name in names}
-    found = import_module(pooled or module, folder.resolve().name, args, {}, dynamic)
+    found = import_module(module, folder.resolve().name, args, {}, dynamic)
     found = replace(found, padding=names[1])
-    head = head_of_folder(config)
-    if (pooled is None and head is None) or not (folder / _TOKENIZER).is_file():
+    task, scores = _task(model, sentences)
+    if task is None:
         return found
-    reader = _tokenizer(folder, model.config, tokens.most)
-    if pooled is not None or head is None:
-        return found.with_texts(EMBEDDING, reader)
-    task, scores = head
-    return found.with_texts(task, reader, scores)
+    if reader is None:
+        return replace(found, warnings=(*found.warnings, _NO_TOKENIZER))
+    return found.with_texts(task, reader.to_json(tokens.most), scores)
+
+
+def _task(model: Any, sentences: SentenceFolder | None) -> tuple[Task | None, TextScores | None]:
+    """What texts are read for, and what the scores of it are."""
+    if sentences is None:
+        return head_of(type(model).__name__, model.config) or (None, None)
+    return EMBEDDING, TextScores(prompt=sentences.prompt) if sentences.prompt else None
 
 
 def text_module(folder: Path) -> tuple[torch.nn.Module, int]:
     """The module of a folder's encoder of texts, pooled as it says, and how many it takes of ids,
     mask and types of tokens; raises as `import_encoder`."""
-    model = load_model(folder, read_object(folder / "config.json"))
-    typed = _is_typed(model)
+    sentences = SentenceFolder.of(folder)
+    inner = folder if sentences is None else sentences.encoder
+    config = read_object(inner / "config.json")
+    model = load_model(folder, config) if sentences is None else sentences.load()
+    return _module(model, sentences, TextReader.of(inner))
+
+
+def _module(
+    model: Any, sentences: SentenceFolder | None, reader: TextReader | None
+) -> tuple[torch.nn.Module, int]:
+    """What computes the outputs, and how many it takes of ids, mask and types of tokens."""
+    typed = _is_typed(model) and (reader is None or reader.typed)
     module = (_TypedTexts if typed else _Texts)(model)
-    return Pooled.of(folder, module) or module, 2 + typed
+    return module if sentences is None else sentences.pooled(module), 2 + typed
 
 
 def _is_typed(model: Any) -> bool:
@@ -183,28 +198,22 @@ def _is_typed(model: Any) -> bool:
     return named and getattr(model.config, "type_vocab_size", 0) > 1
 
 
-def _tokenizer(folder: Path, config: Any, most: int) -> str:
-    """The tokenizer with truncation and padding, as JSON."""
-    reader = tokenizers.Tokenizer.from_file(str(folder / _TOKENIZER))
-    pad = int(getattr(config, "pad_token_id", None) or 0)
-    reader.enable_truncation(most)
-    reader.enable_padding(pad_id=pad, pad_token=reader.id_to_token(pad) or "")
-    return reader.to_str()
-
-
-def _most_tokens(folder: Path, model: torch.nn.Module) -> int:
-    """Tokens of a text that the positions, and sentence-transformers' own bound, hold."""
-    config: Any = model.config
-    positions = getattr(config, "max_position_embeddings", None) or _MOST_TOKENS
+def _most_tokens(model: Any, sentences: SentenceFolder | None, reader: TextReader | None) -> int:
+    """Tokens of a text that the positions hold; fewer where the tokenizer, or before it
+    sentence-transformers' own settings, say so."""
+    stated = None if reader is None else reader.most
+    if sentences is not None and sentences.most is not None:
+        stated = sentences.most
+    positions = getattr(model.config, "max_position_embeddings", None) or 0
+    if positions <= 0:  # none, or no table of them
+        return stated or _MOST_TOKENS
     tables = [one for one in model.modules() if isinstance(one, torch.nn.Embedding)]
     for table in tables[1:]:  # behind that of tokens
         # Positions with a row of padding count from behind it, as RoBERTa's do.
         if table.num_embeddings == positions and table.padding_idx is not None:
             positions -= table.padding_idx + 1
             break
-    own = folder / "sentence_bert_config.json"
-    stated = read_object(own).get("max_seq_length") if own.is_file() else None
-    return min(positions, stated) if isinstance(stated, int) else int(positions)
+    return min(int(positions), stated or int(positions))
 
 
 def _images(folder: Path, model: Any, images: ImageInput | None) -> ImportedTensors:

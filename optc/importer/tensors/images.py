@@ -21,7 +21,7 @@ _PROCESSOR = "preprocessor_config.json"
 #: Most that a value of an image may differ by.
 _NEAR = 1e-4
 _PLAIN = "{} {}: the artifact takes pixel_values as arrays, and no images"
-_CLASSIFIER = "ForImageClassification"
+_CLASSIFIER, _COLOURS = "ForImageClassification", 3
 #: The largest file that is read.
 _MOST_BYTES = 1 << 20
 
@@ -81,8 +81,12 @@ def images_of_folder(folder: Path, config: Mapping[str, Any]) -> tuple[ImageInpu
         UnavailableError: Pillow is missing.
     """
     names = config.get("architectures") or [""]
-    if not str(names[0]).endswith(_CLASSIFIER) or not (folder / _PROCESSOR).is_file():
+    if not str(names[0]).endswith(_CLASSIFIER):
         return None, ""
+    if not (folder / _PROCESSOR).is_file():
+        return None, _PLAIN.format(f"without {_PROCESSOR}", "nobody knows how images are read")
+    if (channels := config.get("num_channels", _COLOURS)) != _COLOURS:
+        return None, _PLAIN.format("its images have", f"{channels} channels")
     from transformers import AutoImageProcessor
 
     pillow()  # or transformers says less clearly that it is missing

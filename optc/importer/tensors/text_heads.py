@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from optc.artifact.tasks.classification import CLASSIFICATION
 from optc.artifact.tasks.reranking import RERANKING
@@ -17,30 +17,30 @@ _SEQUENCES, _TOKENS = "ForSequenceClassification", "ForTokenClassification"
 _OWN, _OLD = ("sentence_transformers", "activation_fn"), "sbert_ce_default_activation_function"
 
 
-def head_of_folder(config: Mapping[str, Any]) -> tuple[Task, TextScores] | None:
+def head_of(name: str, config: Any) -> tuple[Task, TextScores] | None:
     """The task of a class of transformers, and what its scores are; None where it has no such head.
 
     One score of a text, or of two, is one to rank by: a probability, as sentence-transformers'
     cross-encoders take it, unless the folder says that it is none.
 
     Args:
-        config: Of config.json.
+        name: Of the class.
+        config: transformers' own, which numbers labels where config.json does not name them.
     """
-    name = str(config["architectures"][0])
-    labels = labels_of(config)
+    labels = labels_of({"id2label": config.id2label})
     if name.endswith(_TOKENS):
         return TOKEN_CLASSIFICATION, TextScores(labels)
     if not name.endswith(_SEQUENCES):
         return None
-    if len(labels) == 1:
-        plain = _activation(config).endswith("Identity") or _kind(config) == "regression"
+    kind = getattr(config, "problem_type", None)
+    if config.num_labels == 1:
+        plain = _activation(config.to_dict()).endswith("Identity") or kind == "regression"
         return RERANKING, TextScores(labels, "plain" if plain else "sigmoid")
-    apart = _kind(config) == "multi_label_classification"
-    return CLASSIFICATION, TextScores(labels, "sigmoid" if apart else "softmax")
-
-
-def _kind(config: Mapping[str, Any]) -> str:
-    return str(config.get("problem_type") or "")
+    known: dict[str | None, Literal["sigmoid", "plain"]] = {
+        "multi_label_classification": "sigmoid",
+        "regression": "plain",
+    }
+    return CLASSIFICATION, TextScores(labels, known.get(kind, "softmax"))
 
 
 def _activation(config: Mapping[str, Any]) -> str:

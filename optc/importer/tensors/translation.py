@@ -21,6 +21,8 @@ _ATEN = torch.ops.aten
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 #: Words of the exporter's errors before what failed, and before the node where it did.
 _SUMMARY, _EXECUTING = "## Exception summary", "While executing"
+#: What the exporter says of an operator that it does not translate.
+_MISSING = re.compile(r"No ONNX function found for <OpOverload\(op='([\w.]+)'")
 _MOST_LETTERS = 300
 
 
@@ -111,8 +113,11 @@ def first_line(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The exporter's own summary of what failed, with the node, without its advice."""
+    """The operator that has no translation, or the exporter's own summary of what failed, with the
+    node, without its advice."""
     plain = _COLOUR.sub("", str(error))
+    if missing := _MISSING.search(plain):
+        return f"the exporter has no ONNX for the operator {missing[1]}"
     _, found, summary = plain.partition(_SUMMARY)
     if not found:
         return first_line(error)

@@ -81,7 +81,9 @@ def load_tensors(
         images = read_images(artifact.path / IMAGES_FILE)
         return Classifier(executable, interface, info, images)
     reader = read_tokenizer(artifact.path / tokenizer.files[0])
+    stated = artifact.path / TEXTS_FILE
     if face == EMBEDDING_NAME:
-        return Embedder(executable, interface, info, reader)
-    scores = read_scores(artifact.path / TEXTS_FILE)
+        prompt = read_scores(stated).prompt if stated.is_file() else ""
+        return Embedder(executable, interface, info, reader, prompt)
+    scores = read_scores(stated)
     return _SCORED[face](executable, interface, info, reader, scores)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Labels of tokens that are part of nothing.
 _OUTSIDE = "O"
+#: Where a token stands in its part, of all schemes that are in use (IOB, BIOES, BILOU).
+_PLACES = frozenset("BIOESLU")
 
 
 class ScoredTexts(TextEngine):
@@ -157,7 +159,7 @@ class TokenClassifier(ScoredTexts):
             if encoded.special_tokens_mask[place] or not encoded.attention_mask[place]:
                 continue
             index = int(row[place].argmax())
-            begins, _, kind = self.scores.label(index).rpartition("-")
+            begins, kind = _parted(self.scores.label(index))
             score = float(row[place][index])
             if kind == _OUTSIDE:
                 pass
@@ -172,3 +174,9 @@ class TokenClassifier(ScoredTexts):
             Labelled(label, sum(scores) / len(scores), start, end, text[start:end])
             for label, scores, start, end in found
         ]
+
+
+def _parted(label: str) -> tuple[str, str]:
+    """``B`` or ``I``, or nothing, and the kind of a part, whose own name may have hyphens."""
+    begins, hyphen, kind = label.partition("-")
+    return (begins, kind) if hyphen and begins in _PLACES else ("", label)

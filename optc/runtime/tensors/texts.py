@@ -35,10 +35,12 @@ class TextScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         labels: Names of the classes, in order; empty calls them by their numbers.
         scores: How they become probabilities: of classes of which one holds (``softmax``), of
             each apart (``sigmoid``), or not (``plain``).
+        prompt: Stands before each text.
     """
 
     labels: tuple[str, ...] = ()
     scores: Literal["softmax", "sigmoid", "plain"] = "softmax"
+    prompt: str = ""
 
     def label(self, index: int) -> str:
         """The name of a class."""
@@ -64,9 +66,10 @@ class TextEngine(TensorEngine):
         interface: TensorsInterface,
         info: Mapping[str, Any],
         tokenizer: tokenizers.Tokenizer,
+        prompt: str = "",
     ) -> None:
         super().__init__(executable, interface, info)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._prompt = tokenizer, prompt
 
     def rows(self, texts: Sequence[Text], output: str, batch_size: int) -> list[tuple[Array, Any]]:
         """An output's part for each text, and the text as the tokenizer encodes it, in order.
@@ -84,14 +87,19 @@ class TextEngine(TensorEngine):
         found: dict[int, tuple[Array, Any]] = {}
         for start in range(0, len(order), batch_size):
             some = order[start : start + batch_size]
-            encoded = _encoded(self._tokenizer, [texts[i] for i in some])
+            encoded = self._encoded([texts[i] for i in some])
             rows = self.run(_inputs_of(encoded, self._interface))[output]
             found.update(zip(some, zip(rows, encoded, strict=True), strict=True))
         return [found[index] for index in range(len(texts))]
 
     def count_tokens(self, texts: Sequence[Text]) -> int:
         """Tokens of texts as far as the model reads them, together."""
-        return sum(sum(one.attention_mask) for one in _encoded(self._tokenizer, texts))
+        return sum(sum(one.attention_mask) for one in self._encoded(texts))
+
+    def _encoded(self, texts: Sequence[Text]) -> list[Any]:
+        if self._prompt:
+            texts = [f"{self._prompt}{text}" for text in texts]
+        return _encoded(self._tokenizer, texts)
 
 
 def _length(one: Text) -> int:

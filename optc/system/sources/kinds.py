@@ -13,7 +13,7 @@ _OLD_SAVE = (
     "transformers before version 5 converts it: AutoModelForCausalLM.from_pretrained(FOLDER, {}) "
     "and save_pretrained"
 )
-_LANGUAGE = "optc compiles language models, which generate text"
+_POOLED = "of these optc compiles those that list a Transformer and a Pooling in modules.json"
 
 #: Formats of weights, most telling first. They are looked for where no weights are that optc reads.
 WEIGHTS = (
@@ -86,7 +86,7 @@ OTHERS = (
     ),
     Kind(
         "an embedding model of sentence-transformers",
-        _LANGUAGE,
+        _POOLED,
         ("config_sentence_transformers.json", "modules.json"),
     ),
 )

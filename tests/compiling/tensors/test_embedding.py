@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,17 @@ def test_texts_are_embedded_in_their_order_whatever_runs_together(artifact: Path
     np.testing.assert_allclose(whole, pairs, atol=1e-5)
     np.testing.assert_allclose(cut[0], cut[1], atol=1e-5)
     assert np.abs(whole[0] - whole[3]).max() > 1e-3
+
+
+def test_the_prompt_of_a_folder_stands_before_texts(artifact: Path, tmp_path: Path) -> None:
+    folder = sentence_transformer(tmp_path / "st", "mean_tokens")
+    stated = {"prompts": {"query": "ab"}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(stated))
+    made = optc.compile(folder, output=tmp_path / "a", gate=["none"]).path
+    with optc.load(made) as prompted, optc.load(artifact) as plain:
+        assert isinstance(prompted, optc.Embedder)
+        assert isinstance(plain, optc.Embedder)
+        np.testing.assert_allclose(prompted.embed(["c"]), plain.embed(["abc"]), atol=1e-5)
 
 
 def test_texts_are_ranked_by_their_vectors(artifact: Path) -> None:

@@ -42,6 +42,9 @@ def bert(folder: Path, *, head: bool = False) -> Path:
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     reader.save(str(folder / "tokenizer.json"))
+    # or transformers makes the tokenizer of BERT's class, which cuts words
+    stated = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": WORDS[0]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(stated))
     return folder
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from tokenizers import Tokenizer, models
 from transformers import BertModel, ViTModel
 
 from optc.artifact.tasks.embedding import EMBEDDING
 from optc.artifact.tasks.tensors import TENSORS
-from optc.errors import UnsupportedError
 from optc.importer.tensors.encoder import _most_tokens, import_encoder, is_encoder
-from optc.importer.tensors.pooling import Pooled
+from optc.importer.tensors.sentence_folder import SentenceFolder
+from optc.importer.tensors.text_reader import TextReader
 from optc.system.sources.encoder_folder import may_be_encoder
 from tests.importer.tensors.encoders import POSITIONS, bert, sentence_transformer, vit
 from tests.support.ragged import run
@@ -87,38 +89,43 @@ def test_an_image_encoder(tmp_path: Path) -> None:
         np.testing.assert_allclose(output, wanted[name].numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("mode", "pooled"),
-    [
-        ("cls_token", lambda h: h[:, 0]),
-        ("mean_tokens", lambda h: torch.stack([h[0].mean(0), h[1, :3].mean(0)])),
-        ("max_tokens", lambda h: torch.stack([h[0].amax(0), h[1, :3].amax(0)])),
-        ("lasttoken", lambda h: torch.stack([h[0, 4], h[1, 2]])),
-    ],
-)
-def test_pooling(tmp_path: Path, mode: str, pooled: object) -> None:
-    folder = sentence_transformer(tmp_path / "st", mode, normalize=False)
+def test_vectors_of_texts(tmp_path: Path) -> None:
+    folder = sentence_transformer(tmp_path / "st", "mean_tokens", normalize=False)
     found = import_encoder(folder)
     assert found.task is EMBEDDING
     assert [one.name for one in found.interface.outputs] == ["embeddings"]
-    wanted = pooled(hidden(folder)).numpy()  # type: ignore[operator]
+    states = hidden(folder)
+    wanted = torch.stack([states[0].mean(0), states[1, :3].mean(0)]).numpy()
     np.testing.assert_allclose(run(found.model, GIVEN)[0], wanted, atol=1e-5)
 
 
-def test_several_poolings_stand_side_by_side_and_vectors_get_length_1(tmp_path: Path) -> None:
-    found = import_encoder(sentence_transformer(tmp_path / "st", "cls_token", "mean_tokens"))
-    (vectors,) = run(found.model, GIVEN)
-    assert vectors.shape == (2, 64)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+def test_without_a_tokenizer_token_ids_are_taken_and_a_warning_says_so(tmp_path: Path) -> None:
+    folder = sentence_transformer(tmp_path / "st", "cls_token")
+    (folder / "tokenizer.json").unlink()
+    found = import_encoder(folder)
+    assert found.task is TENSORS
+    assert not found.tokenizer
+    assert "takes token ids, and no texts" in found.warnings[-1]
 
 
-def test_what_sentence_transformers_may_have_and_optc_has_not(tmp_path: Path) -> None:
-    folder = sentence_transformer(tmp_path / "st", "weightedmean_tokens")
-    with pytest.raises(UnsupportedError, match="pools by pooling_mode_weightedmean_tokens"):
-        Pooled.of(folder, torch.nn.Identity())
-    (folder / "modules.json").write_text(json.dumps([{"type": "a.Dense", "path": "2_Dense"}]))
-    with pytest.raises(UnsupportedError, match="module Dense is not known"):
-        Pooled.of(folder, torch.nn.Identity())
+@pytest.mark.parametrize(
+    ("positions", "stated", "own", "most"),
+    [
+        (40, None, None, 40),
+        (40, 12, None, 12),
+        (40, 12, 20, 20),  # sentence-transformers' own is before the tokenizer's
+        (40, 99, None, 40),
+        (-1, None, None, 512),  # as XLNet says that it has no table
+        (None, 2048, None, 2048),
+    ],
+)
+def test_texts_are_cut_as_transformers_cuts_them(
+    positions: int | None, stated: int | None, own: int | None, most: int
+) -> None:
+    model = SimpleNamespace(config=SimpleNamespace(max_position_embeddings=positions), modules=list)
+    reader = TextReader(Tokenizer(models.WordLevel()), stated, 0, typed=True)
+    sentences = SentenceFolder(Path(), ("cls",), (), own, lower=False, prompt="")
+    assert _most_tokens(model, sentences, reader) == most
 
 
 @pytest.mark.parametrize(
@@ -135,9 +142,7 @@ def test_what_sentence_transformers_may_have_and_optc_has_not(tmp_path: Path) ->
         ("DistilBert", False),
     ],
 )
-def test_positions_that_count_from_behind_padding(
-    tmp_path: Path, kind: str, behind_padding: bool
-) -> None:
+def test_positions_that_count_from_behind_padding(kind: str, behind_padding: bool) -> None:
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=90,
         hidden_size=16,
@@ -148,7 +153,7 @@ def test_positions_that_count_from_behind_padding(
         pad_token_id=1,
     )
     model = getattr(transformers, f"{kind}Model")(config).eval()
-    most = _most_tokens(tmp_path, model)
+    most = _most_tokens(model, None, None)
     assert most == (38 if behind_padding else 40)
     ids = torch.full((1, most), 5)
     model(ids)

@@ -64,6 +64,17 @@ def test_rows_come_back_in_order_however_many_run_together(size: int, batches: l
         np.testing.assert_allclose(row, means, rtol=1e-6)
 
 
+def test_a_prompt_stands_before_each_text() -> None:
+    plain, _ = engine()
+    prompted = TextEngine(Powers(), TEXTS, {"name": "toy"}, letters(), "ab")
+    wanted = plain.rows(["abc", "abh"], "embeddings", 2)
+    for (row, _), (other, _) in zip(
+        prompted.rows(["c", "h"], "embeddings", 2), wanted, strict=True
+    ):
+        np.testing.assert_array_equal(row, other)
+    assert prompted.count_tokens(["c"]) == plain.count_tokens(["abc"])
+
+
 def test_texts_of_about_one_length_run_together() -> None:
     """So that little is padded; the shortest first, of pairs by both parts."""
     found, runs = engine()

@@ -8,11 +8,28 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from onnx.defs import OpSchema
 from onnxscript import opset23 as op
 from onnxscript.function_libs.torch_lib.ops import nn
+from onnxscript.values import Op, Opset
+
+from optc.importer.tensors.modules.greatest import greatest
 
 _ATEN = torch.ops.aten
 _INT64 = int(ir.DataType.INT64)
+#: An operator of ONNX Runtime, whose engines run all modules that need it.
+_INVERSE = Op(
+    Opset("com.microsoft", 1),
+    "Inverse",
+    OpSchema(
+        "Inverse",
+        "com.microsoft",
+        1,
+        inputs=[OpSchema.FormalParameter("X", "T")],
+        outputs=[OpSchema.FormalParameter("Y", "T")],
+        type_constraints=[("T", ["tensor(float16)", "tensor(float)", "tensor(double)"], "")],
+    ),
+)
 
 
 def _prod(x: Any, *, dtype: int = -1) -> Any:
@@ -115,10 +132,46 @@ def _averages(dims: int) -> Callable[..., Any]:
     return pooled
 
 
+def _inverse(x: Any) -> Any:
+    """Where there is none, an engine gives numbers that are not finite, and raises nothing."""
+    return _INVERSE(x)
+
+
+def _middle(x: Any, dim: int, keepdim: bool = False) -> Any:
+    """The median, of an even number the smaller one of both in the middle, and its place."""
+    size = op.Gather(op.Shape(x), op.Constant(value_ints=[dim]))
+    half = op.Div(op.Add(size, op.Constant(value_ints=[1])), op.Constant(value_ints=[2]))
+    return _smallest(x, half, dim, keepdim)
+
+
+def _kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    return _smallest(x, op.Constant(value_ints=[k]), dim, keepdim)
+
+
+def _smallest(x: Any, count: Any, dim: int, keepdim: bool) -> Any:
+    """The largest of so many smallest, and its place."""
+    values, places = op.TopK(x, count, axis=dim, largest=0, sorted=1)
+    last = op.Sub(count, op.Constant(value_ints=[1]))
+    found = [op.Gather(one, last, axis=dim) for one in (values, places)]
+    return (
+        tuple(found)
+        if keepdim
+        else tuple(op.Squeeze(one, op.Constant(value_ints=[dim])) for one in found)
+    )
+
+
+def _prod_of_axes(x: Any, dims: Sequence[int], *, output_dtype: int = -1) -> Any:
+    """What `torch.cumprod` becomes, too."""
+    return op.ReduceProd(_summed(x, output_dtype), op.Constant(value_ints=list(dims)), keepdims=0)
+
+
 #: Translations by operator, as `torch.onnx.export` takes them.
 TRANSLATIONS: Mapping[Callable[..., Any], Callable[..., Any] | Sequence[Callable[..., Any]]] = {
     _ATEN.prod.default: _prod,
     _ATEN.prod.dim_int: _prod_of_axis,
+    torch.ops.prims.prod.default: _prod_of_axes,
+    _ATEN.median.dim: _middle,
+    _ATEN.kthvalue.default: _kth,
     _ATEN.sort.stable: _sorted,
     _ATEN._cdist_forward.default: _distances,
     _ATEN.hypot.default: _hypotenuse,
@@ -126,4 +179,8 @@ TRANSLATIONS: Mapping[Callable[..., Any], Callable[..., Any] | Sequence[Callable
     _ATEN.searchsorted.Tensor: _place,
     _ATEN.avg_pool2d.default: _averages(2),
     _ATEN.avg_pool3d.default: _averages(3),
+    _ATEN.adaptive_max_pool2d.default: greatest(2),
+    _ATEN.adaptive_max_pool3d.default: greatest(3),
+    _ATEN.linalg_inv.default: _inverse,
+    _ATEN.inverse.default: _inverse,
 }

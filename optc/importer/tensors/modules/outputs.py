@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -108,3 +108,8 @@ def _free(text: str, taken: set[str]) -> str:
     while name in taken:
         name, number = f"{first}_{number}", number + 1
     return name
+
+
+def tensors_of(found: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Those of a result of transformers that are tensors, by their names."""
+    return {name: one for name, one in found.items() if isinstance(one, torch.Tensor)}

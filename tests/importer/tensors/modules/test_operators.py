@@ -11,6 +11,7 @@ import torch
 
 from optc.errors import UnsupportedError
 from optc.importer.tensors.program import import_module
+from optc.system.sources.dim import Dim
 from tests.support.ragged import run
 
 FLOATS = torch.tensor([[1.5, -2.0, 1.5, 0.5], [-1.0, 3.0, 3.0, 3.0], [0.0, -0.0, 2.0, -3.0]])
@@ -42,6 +43,34 @@ def distances(x: torch.Tensor) -> Any:
         *(torch.cdist(x, x[:2] + 1, p=p) for p in (1.0, 2.0, torch.inf)),
         torch.cdist(x, others),
     )
+
+
+def greatest(x: torch.Tensor) -> Any:
+    """Of windows that divide the sizes, that overlap, and that are longer than the input."""
+    plane, functional = x.reshape(1, 2, 6, 7), torch.nn.functional
+    return (
+        *functional.adaptive_max_pool2d(plane, (4, 3), return_indices=True),
+        functional.adaptive_max_pool2d(plane, (3, 7)),
+        functional.adaptive_max_pool2d(plane[0], (None, 9)),
+        *functional.adaptive_max_pool1d(plane[0], 4, return_indices=True),
+        *functional.adaptive_max_pool3d(plane[None], (1, 4, 5), return_indices=True),
+    )
+
+
+def ranks(x: torch.Tensor) -> Any:
+    distinct = x + torch.arange(4) / 8
+    return (
+        *torch.median(distinct, -1),
+        *torch.median(distinct, 0, keepdim=True),
+        *torch.kthvalue(distinct, 2),
+        *torch.kthvalue(distinct, 3, 0, keepdim=True),
+        torch.cumprod(x, -1),
+        torch.cumprod(x, 0),
+    )
+
+
+def inverses(x: torch.Tensor) -> Any:
+    return torch.linalg.inv(x), torch.inverse(x[0]), torch.linalg.inv(x.double())
 
 
 def averages(x: torch.Tensor) -> Any:
@@ -77,6 +106,9 @@ def places(x: torch.Tensor) -> Any:
     [
         (places, FLOATS),
         (averages, FLOATS),
+        (ranks, FLOATS),
+        (greatest, torch.randn(84, generator=torch.Generator().manual_seed(0)).round()),
+        (inverses, torch.eye(3).repeat(2, 1, 1) * 4 + FLOATS[:, :3]),
         (products, FLOATS),
         (products, FLOATS.int()),
         (orders, FLOATS),
@@ -90,6 +122,23 @@ def test_pytorch_gives_the_same(function: Callable[[torch.Tensor], Any], x: torc
     for value, one in zip(run(found.model, {"x": x.numpy()}), wanted, strict=True):
         assert value.dtype == one.numpy().dtype
         np.testing.assert_allclose(value, one.numpy(), rtol=1e-6)
+
+
+def test_windows_of_sizes_that_differ_from_call_to_call() -> None:
+    pool = Of(lambda x: torch.nn.functional.adaptive_max_pool2d(x, (3, 4)))
+    dynamic = {"x": {2: Dim("height", 2, 64), 3: Dim("width", 2, 64)}}
+    found = import_module(pool, "pool", (torch.zeros(1, 2, 7, 9),), {}, dynamic)
+    for height, width in ((7, 9), (12, 8), (2, 64), (3, 5)):
+        x = torch.randn(1, 2, height, width, generator=torch.Generator().manual_seed(height))
+        np.testing.assert_array_equal(run(found.model, {"x": x.numpy()})[0], pool(x).numpy())
+
+
+def test_an_operator_without_a_translation_is_named() -> None:
+    with pytest.raises(
+        UnsupportedError, match=r"no ONNX for the operator aten\._linalg_svd"
+    ) as error:
+        import_module(Of(torch.linalg.svdvals), "svd", (torch.eye(3),), {}, {})
+    assert "compute it before or after" in error.value.hint
 
 
 def test_a_divisor_of_cut_windows_is_refused() -> None:
