@@ -17,14 +17,14 @@ from optc.artifact.tasks.task import Task
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code
+from optc.importer.tensors.folders.other_inputs import import_others, takes_more
+from optc.importer.tensors.folders.sentence_folder import SentenceFolder
+from optc.importer.tensors.folders.text_heads import head_of
+from optc.importer.tensors.folders.text_reader import TextReader
 from optc.importer.tensors.images import as_classifier, images_of_folder
 from optc.importer.tensors.imported import ImportedTensors
 from optc.importer.tensors.modules.outputs import tensors_of
-from optc.importer.tensors.other_inputs import import_others, takes_more
 from optc.importer.tensors.program import Dynamic, import_module
-from optc.importer.tensors.sentence_folder import SentenceFolder
-from optc.importer.tensors.text_heads import head_of
-from optc.importer.tensors.text_reader import TextReader
 from optc.importer.text_model.part import text_config
 from optc.runtime.tensors.images import ImageInput
 from optc.runtime.tensors.texts import TextScores

@@ -89,5 +89,6 @@ def _scales(node: ir.Node) -> list[float]:
     """Of the axes; empty where they are computed."""
     if "scales" in node.attributes:
         return list(node.attributes["scales"].as_floats())
-    tensor = ir.convenience.get_const_tensor(node.inputs[1]) if len(node.inputs) > 1 else None
+    value = node.inputs[1] if len(node.inputs) > 1 else None
+    tensor = None if value is None else ir.convenience.get_const_tensor(value)
     return [] if tensor is None else tensor.numpy().ravel().tolist()

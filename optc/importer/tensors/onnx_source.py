@@ -90,8 +90,9 @@ def _trains(node: ir.Node) -> bool:
         return mode is not None and mode.as_int() != 0
     if node.op_type != "Dropout" or len(node.inputs) <= _MODE_OF_DROPOUT:
         return False
-    mode = ir.convenience.get_const_tensor(node.inputs[_MODE_OF_DROPOUT])
-    return mode is not None and bool(mode.numpy().any())
+    value = node.inputs[_MODE_OF_DROPOUT]
+    drops = None if value is None else ir.convenience.get_const_tensor(value)
+    return drops is not None and bool(drops.numpy().any())
 
 
 def _drawn(model: ir.Model) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from transformers import BertModel, ViTModel
 from optc.artifact.tasks.embedding import EMBEDDING
 from optc.artifact.tasks.tensors import TENSORS
 from optc.importer.tensors.encoder import _most_tokens, import_encoder, is_encoder
-from optc.importer.tensors.sentence_folder import SentenceFolder
-from optc.importer.tensors.text_reader import TextReader
+from optc.importer.tensors.folders.sentence_folder import SentenceFolder
+from optc.importer.tensors.folders.text_reader import TextReader
 from optc.system.sources.encoder_folder import may_be_encoder
 from tests.importer.tensors.encoders import POSITIONS, bert, sentence_transformer, vit
 from tests.support.ragged import run

@@ -115,9 +115,10 @@ def _is_typed(made: Any) -> bool:
 
 def _lower(backend: tokenizers.Tokenizer) -> None:
     """Put small letters before all else that it does with a text, unless it does so already."""
-    found: Any = backend.normalizer
-    own = [found] if found is not None else []
+    found = backend.normalizer
+    own: list[Any] = [found] if found is not None else []
     if isinstance(found, normalizers.Sequence):
-        own = list(found)
+        parts: Any = found  # its stub does not say that it can be gone through
+        own = list(parts)
     if not any(isinstance(one, normalizers.Lowercase) for one in own):
         backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])

@@ -12,7 +12,7 @@ import transformers
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer.json_file import read_object
-from optc.importer.tensors.pooling import POOLINGS, Length1, Pooled
+from optc.importer.tensors.folders.pooling import POOLINGS, Length1, Pooled
 from optc.system.foreign.errors import foreign_errors
 from optc.system.sources.encoder_folder import MODULES, listed_modules
 

@@ -22,7 +22,7 @@ from transformers import (
 
 from optc.errors import UnsupportedError
 from optc.importer.tensors.encoder import import_encoder
-from optc.importer.tensors.other_inputs import import_others
+from optc.importer.tensors.folders.other_inputs import import_others
 from optc.system.sources.dim import Dim
 from optc.system.sources.encoder_folder import may_be_encoder
 from tests.support.ragged import run

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from transformers import BertConfig
 
-from optc.importer.tensors.text_heads import head_of
+from optc.importer.tensors.folders.text_heads import head_of
 
 ONE = {"id2label": {"0": "LABEL_0"}}
 MODERN = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}

@@ -63,9 +63,7 @@ class _MaskedValues(_Values):
 
 
 class _Features(_Values):
-    def forward(  # type: ignore[override]
-        self, input_features: torch.Tensor
-    ) -> dict[str, torch.Tensor]:
+    def forward(self, input_features: torch.Tensor) -> dict[str, torch.Tensor]:
         return tensors_of(self.model(input_features=input_features))
 
 

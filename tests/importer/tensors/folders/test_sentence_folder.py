@@ -15,7 +15,7 @@ from transformers import BertModel
 
 from optc.errors import InputError, OptcError, UnsupportedError
 from optc.importer.tensors.encoder import import_encoder
-from optc.importer.tensors.sentence_folder import SentenceFolder
+from optc.importer.tensors.folders.sentence_folder import SentenceFolder
 from optc.system.sources.encoder_folder import may_be_encoder
 from tests.importer.tensors.encoders import bert, sentence_transformer
 from tests.support.ragged import run

@@ -10,7 +10,7 @@ import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from optc.errors import InputError
-from optc.importer.tensors.text_reader import TextReader
+from optc.importer.tensors.folders.text_reader import TextReader
 from tests.importer.tensors.encoders import bert
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ab", "Ab", "##c", "##C", "."]

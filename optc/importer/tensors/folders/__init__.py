@@ -1,0 +1,1 @@
+"""Folders of encoders: what they say of texts, images and sounds, and of layers behind."""
