@@ -84,7 +84,7 @@ def test_sounds_of_any_length(tmp_path: Path) -> None:
 def test_sounds_with_a_mask_have_one_length(tmp_path: Path) -> None:
     """Their classes count with the values of the mask, for which PyTorch exports no other."""
     model = speech(tmp_path, masked=True)
-    mask = np.ones((3, 8000), np.int64)
+    mask = np.ones((3, 8000), np.int32)  # as the extractor has it
     mask[1, 6000:] = 0
     agrees(tmp_path, model, {"input_values": noise(3, 8000), "attention_mask": mask})
     assert "of one length alone: 8000 samples" in import_encoder(tmp_path).warnings[-1]
