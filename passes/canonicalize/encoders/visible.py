@@ -7,7 +7,7 @@ it; `pack-rows` puts the window and both directions back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -19,13 +19,19 @@ from optc.passes.canonicalize.dataflow import dims, emit, insert, miss, operand,
 from optc.passes.canonicalize.encoders.factors import take_factor
 from optc.passes.canonicalize.encoders.source import PADDING, Array, Source
 from optc.passes.canonicalize.heads import heads_of
+from optc.passes.canonicalize.spelled.bounds import SMALL, sizes_of, table_sizes
 from optc.passes.canonicalize.spelled.match import Spelled, match
-from optc.passes.canonicalize.spelled.region import ForeignError, Region, region_of
+from optc.passes.canonicalize.spelled.region import (
+    ForeignError,
+    NotRunError,
+    Region,
+    region_of,
+)
 
 #: A token whose score lies so far below the row's own is not seen.
 _HIDDEN = -5000.0
 #: Tokens of a probe at least; and the sizes of windows that are looked for.
-_LEAST, _SMALLEST, _LARGEST = 8 + PADDING, 4, 1024
+_LEAST, _SMALLEST, _LARGEST = 8 + PADDING, 4, 256
 
 
 def cut_masks(source: Source, report: PassReport) -> dict[str, int]:
@@ -131,16 +137,49 @@ def _window(source: Source, region: Region, heads: int, products: _Products | No
     Raises:
         ForeignError: They show something else.
     """
-    found = set()
-    for tokens in dict.fromkeys(map(source.size, (_LEAST, *_sizes(region)))):
-        given = {} if products is None else products.given(tokens)
-        level = _level(source.run(region, tokens, given), heads, tokens)
-        both = zip(level, source.lengths(tokens), strict=True)
-        found.add(max(_window_of(one[:, :length], length) for one, length in both))
+    of_tables = () if source.patches else table_sizes(region, _LEAST)
+    counts = map(source.size, (_LEAST, *_shown_by(region), *of_tables))
+    found = {_seen(source, region, count, heads, products) for count in dict.fromkeys(counts)}
+    if not source.patches:
+        found |= set(_large(source, region, heads, products))
     found.discard(0)
     if len(found) > 1:
         raise ForeignError("it has several windows")
     return found.pop() if found else 0
+
+
+def _seen(
+    source: Source,
+    region: Region,
+    tokens: int,
+    heads: int,
+    products: _Products | None,
+    given: Mapping[ir.Value, Array] | None = None,
+) -> int:
+    """The window that so many tokens show."""
+    feeds = {} if products is None else products.given(tokens)
+    level = _level(source.run(region, tokens, {**feeds, **(given or {})}), heads, tokens)
+    both = zip(level, source.lengths(tokens), strict=True)
+    return max(_window_of(one[:, :length], length) for one, length in both)
+
+
+def _large(source: Source, region: Region, heads: int, products: _Products | None) -> Iterator[int]:
+    """Windows of more tokens than a probe has: constants with a small number in their place show
+    whether they are some."""
+    plain = _seen(source, region, _LEAST, heads, products)
+    by_size: dict[float, dict[ir.Value, Array]] = {}
+    for value, array in sizes_of(region):
+        size = abs(float(array.reshape(())))
+        by_size.setdefault(size, {})[value] = np.sign(array) * np.full_like(array, SMALL)
+    for size, small in by_size.items():
+        if size <= _LARGEST:
+            continue
+        try:
+            window = _seen(source, region, _LEAST, heads, products, small)
+        except NotRunError:  # a bound of a slice, say
+            continue
+        if window != plain:
+            yield window + int(size) - SMALL
 
 
 def _level(result: Array, heads: int, tokens: int) -> Array:
@@ -177,7 +216,7 @@ def _window_of(level: Array, length: int) -> int:
     return window
 
 
-def _sizes(region: Region) -> Iterator[int]:
+def _shown_by(region: Region) -> Iterator[int]:
     """Numbers of tokens that show the windows that constants of a region may stand for."""
     for value in region.constants:
         tensor = value.const_value

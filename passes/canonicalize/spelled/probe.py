@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
 
-from optc.ir.functions import is_op
+from optc.passes.canonicalize.spelled.bounds import SMALL, sizes_of, table_sizes
 from optc.passes.canonicalize.spelled.pattern import LEAST, Pattern, pattern_of
 from optc.passes.canonicalize.spelled.region import (
     BATCH,
@@ -18,14 +18,8 @@ from optc.passes.canonicalize.spelled.region import (
     Region,
 )
 
-#: Stands for the size of a window or chunk that few tokens do not show.
-_SMALL = 4
-#: Most tokens of a window in a table.
-_MOST = 2048
 #: Tokens of probes that show from which distance on what is added to scores stays the same.
 _FAR = (512, 2048)
-#: What compares or divides places of tokens.
-_OF_PLACES = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Sub", "Add", "Div", "Mod")
 
 
 @dataclass(frozen=True)
@@ -120,9 +114,14 @@ class Probe:
 
     def _beyond(self, pattern: Pattern) -> Pattern:
         """The pattern with a window or chunk that the first probe was too short to show."""
-        shown = [pattern, *(_checked(self._run(tokens)) for tokens in self._table_sizes())]
+        shown = [
+            pattern,
+            *(_checked(self._run(tokens)) for tokens in table_sizes(self.region, LEAST)),
+        ]
         shown += [
-            found for value, size in self._sizes() if (found := self._at_size(value, size, pattern))
+            found
+            for value, size in sizes_of(self.region)
+            if size > 0 and (found := self._at_size(value, size, pattern))
         ]
         limits = {(one.window, one.chunk) for one in shown} - {(0, 0)}
         if len(limits) > 1:
@@ -133,44 +132,16 @@ class Probe:
     def _at_size(self, value: ir.Value, size: Array, pattern: Pattern) -> Pattern | None:
         """The pattern that a constant makes, from what a small number in its place shows; None
         if it makes none."""
-        small = np.full_like(size, _SMALL)
+        small = np.full_like(size, SMALL)
         try:
             found = _checked(self._run(LEAST, None, {value: small}))
         except NotRunError:  # a bound of a slice, say
             return None
         if (found.window, found.chunk) == (pattern.window, pattern.chunk):
             return None
-        more = int(size.reshape(())) - _SMALL
+        more = int(size.reshape(())) - SMALL
         window, chunk = (one and one + more for one in (found.window, found.chunk))
         return replace(pattern, window=window, chunk=chunk)
-
-    def _table_sizes(self) -> Iterator[int]:
-        """Numbers of tokens that show what the last row of a table [..., N, N] does not see."""
-        for value in self.region.constants:
-            array = value.const_value.numpy() if value.const_value is not None else np.empty(0)
-            if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] <= LEAST:
-                continue
-            last = array.reshape(-1, *array.shape[-2:])[0, -1]
-            seen = int((last == last[-1]).sum())
-            if not LEAST <= seen < len(last):
-                continue
-            if seen > _MOST:
-                raise ForeignError(f"its mask is a table of a window of {seen} tokens")
-            yield min(seen + 3, len(last))
-
-    def _sizes(self) -> Iterator[tuple[ir.Value, Array]]:
-        """Constants of one number that places of tokens are compared with, and these."""
-        for value in self.region.constants:
-            tensor = value.const_value
-            if (
-                tensor is None
-                or tensor.size != 1
-                or not _SMALL < float(tensor.numpy().reshape(())) < 2**31
-            ):
-                continue
-            readers = {use.node for use in value.uses()} & set(self.region.nodes)
-            if any(is_op(node, *_OF_PLACES) for node in readers):
-                yield value, tensor.numpy()
 
 
 def _checked(level: Array) -> Pattern:

@@ -103,7 +103,7 @@ def test_the_pass_leaves_the_layer_float_that_loses_most() -> None:
         model = model_of(text, body, weights)
         BatchedTensors.describe(model).attach(model)
         give_samples(model, [{"x": f32(4, 4, 8, 8, seed=seed)} for seed in (3, 4)])
-        one = QuantizeConvolutions(**options)
+        one = QuantizeConvolutions(bits=7, **options)  # of 8 some CPUs lose sums, too
         (record,) = Pipeline((one,)).run(model, bounds={"sqnr_db": bound})
         return [node.op_type for node in model.graph], record.report
 

@@ -11,10 +11,9 @@ from optc.ir.pipeline.base import PassReport
 from optc.passes.canonicalize.dataflow import dims
 from optc.passes.canonicalize.encoders.positions import number_positions
 from optc.passes.canonicalize.encoders.source import Source
-from tests.passes.canonicalize.texts import exported
+from tests.passes.canonicalize.texts import exported, wrong_shapes
 from tests.support.ir_text import Array, f32
 from tests.support.ragged import run
-from tests.support.stated_shapes import wrong_shapes
 
 SIGNATURE = (
     "(int64[batch,tokens] ids, int64[batch,tokens] mask, float[batch,tokens,4] rows)"

@@ -10,9 +10,8 @@ import pytest
 
 from optc.passes.canonicalize.dataflow import dims
 from optc.passes.canonicalize.find_attention import FindAttention
-from tests.passes.canonicalize.texts import after, evaluate, exported, unchanged
+from tests.passes.canonicalize.texts import after, evaluate, exported, unchanged, wrong_shapes
 from tests.support.ir_text import Array, expected, f32
-from tests.support.stated_shapes import wrong_shapes
 
 S = 13
 SIGNATURE = (
