@@ -83,7 +83,7 @@ def read_region(probes: Probes, heads: Heads) -> Reading:
     if not np.array_equal(answers.passed, np.broadcast_to(answers.passed[0], answers.passed.shape)):
         raise Unreadable("its heads are treated differently")
     still = answers.factor[:, ~turning]
-    whole = float(still.flat[0]) if still.size else 1.0
+    whole = float(np.median(still)) if still.size else 1.0
     if still.size and not np.allclose(still, whole, rtol=1e-6):
         raise Unreadable("its dimensions have different factors")
     turn = None
@@ -113,7 +113,7 @@ def _ask(probes: Probes, heads: Heads) -> _Answers:
             raise Unreadable(f"it gives {found.size} values a token, not {shape}")
         return found.reshape(shape)
 
-    zero, one, minus = (constant(number) for number in (0.0, 1.0, -1.0))
+    zero, one = constant(0.0), constant(1.0)
     factor = ask(ones, one, zero)
     if not factor.all():
         raise Unreadable("some of its dimensions are always zero")
@@ -121,7 +121,7 @@ def _ask(probes: Probes, heads: Heads) -> _Answers:
     if not probes.trig:
         passed = np.ones(shape, np.bool_)
         return _Answers(columns, factor, columns, factor, passed, np.zeros(shape, np.int64))
-    passed = np.isclose(ask(ones, minus, zero), factor)
+    passed = np.isclose(ask(ones, zero, zero), factor)
     sines = ask(ones, zero, one)
     if not sines.all():
         raise Unreadable("some of its dimensions do not turn")
@@ -151,35 +151,40 @@ def _whole(values: Float32) -> Ints:
 
 
 def _turn(answers: _Answers, turning: npt.NDArray[np.bool_], whole: float, known: Float32) -> Turn:
-    factor = float(answers.factor[0, turning][0])
+    factor = float(np.median(answers.factor[:, turning]))
     signs = answers.sines / factor
     even = np.allclose(answers.factor[:, turning], factor, rtol=1e-6)
     if not even or not np.allclose(np.abs(signs[:, turning]), 1.0, rtol=1e-6):
         raise Unreadable("its turning dimensions have different factors")
+    minus = np.signbit(signs)
     pairs, frequencies = [], []
-    for dim in np.flatnonzero(turning & (signs[0] < 0)):
+    for dim in np.flatnonzero(turning & minus[0]):
         (mates,) = np.nonzero(answers.columns[0] == answers.partners[0, dim])
         if len(mates) != 1:
             raise Unreadable("it turns a dimension with one that is not of its head")
         first, second = int(dim), int(mates[0])
-        _check_pair(answers, signs, first, second)
+        frequencies.append(float(known[_angle_of(answers, minus, first, second)]))
         pairs.append((first, second))
-        frequencies.append(float(known[answers.classes[0, first]]))
     if 2 * len(pairs) != int(turning.sum()):
         raise Unreadable("its turning dimensions are not in pairs")
     return Turn(tuple(pairs), tuple(frequencies), factor / whole)
 
 
-def _check_pair(answers: _Answers, signs: Float32, first: int, second: int) -> None:
-    """Raise unless both dimensions turn with each other, by one angle, in every head."""
+def _angle_of(answers: _Answers, minus: npt.NDArray[np.bool_], first: int, second: int) -> int:
+    """The angle that both dimensions turn with each other by, in every head.
+
+    Raises:
+        Unreadable: They do not.
+    """
     crossed = np.array_equal(
         answers.partners[:, [first, second]], answers.columns[:, [second, first]]
     )
-    classes = answers.classes[:, [first, second]]
-    if not crossed or not (classes == classes[0, 0]).all():
+    angles = {int(one) for one in answers.classes[:, [first, second]].flat}
+    if not crossed or len(angles) != 1:
         raise Unreadable("its turning dimensions are not in pairs")
-    if not (signs[:, first] < 0).all() or not (signs[:, second] > 0).all():
+    if not minus[:, first].all() or minus[:, second].any():
         raise Unreadable("a pair of its dimensions is not turned but mirrored")
+    return angles.pop()
 
 
 def applied(reading: Reading, x: Float32, positions: Ints) -> Float32:

@@ -167,6 +167,19 @@ def test_any_other_weight_is_refused() -> None:
                     read(formula, heads_of(made))
 
 
+def test_rounding_makes_no_difference() -> None:
+    rng = np.random.default_rng(3)
+    for made, width in readings():
+        formula = formula_of(made, width)
+        for weights in (formula.plain, formula.cosines, formula.sines):
+            weights *= 1 + 2e-7 * rng.uniform(-1, 1, weights.shape)
+        found = read(formula, heads_of(made))
+        np.testing.assert_array_equal(found.columns, made.columns)
+        assert found.factor == pytest.approx(made.factor, rel=1e-6)
+        pairs = [() if one.turn is None else one.turn.pairs for one in (found, made)]
+        assert pairs[0] == pairs[1]
+
+
 def test_an_error_at_one_place_alone_is_noticed() -> None:
     made, width = list(readings())[-1]
     for error, refused in ((1e-4, False), (1e-3, True), (np.nan, True)):
@@ -213,6 +226,18 @@ def _other_factor_of_sines(formula: Formula) -> None:
     formula.sines[:, [1, 4]] *= 2
 
 
+def _other_factor_of_cosines(formula: Formula) -> None:
+    formula.cosines[:, [1, 4]] *= 1.5
+
+
+def _second_of_the_other_sign(formula: Formula) -> None:
+    formula.sines[1, 3] *= -1
+
+
+def _first_of_the_other_sign(formula: Formula) -> None:
+    formula.sines[1, 0] *= -1
+
+
 def _mixed(formula: Formula) -> None:
     formula.plain[0, 2, 1] += 1
 
@@ -254,6 +279,9 @@ def _all_of_one_sign(formula: Formula) -> None:
         (_no_sine, "some of its dimensions do not turn"),
         (_other_turning_factor, "its turning dimensions have different factors"),
         (_other_factor_of_sines, "its turning dimensions have different factors"),
+        (_other_factor_of_cosines, "its turning dimensions have different factors"),
+        (_first_of_the_other_sign, "a pair of its dimensions is not turned but mirrored"),
+        (_second_of_the_other_sign, "a pair of its dimensions is not turned but mirrored"),
         (_mixed, "some of its dimensions are mixed of several"),
         (_mixed_sines, "some of its dimensions are mixed of several"),
         (_foreign, "it turns a dimension with one that is not of its head"),
