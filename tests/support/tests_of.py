@@ -359,9 +359,12 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/runtime/diffusion/conventions.py": ("tests/runtime/diffusion/test_solver.py",),
     "optc/runtime/scoring/token_logprobs.py": ("tests/runtime/sampling/test_sampler.py",),
     "optc/runtime/requests/completion_input.py": ("tests/runtime/loop/test_core.py",),
-    "passes/canonicalize/encoders/pooling.py": (
-        "tests/passes/canonicalize/encoders/test_pack_rows.py",
-        "tests/passes/canonicalize/encoders/test_front.py",
+    "passes/canonicalize/encoders/front.py": (
+        "tests/passes/canonicalize/encoders/test_convolutions.py",
+    ),
+    "passes/canonicalize/spelled/bounds.py": (
+        "tests/passes/canonicalize/spelled/test_probe.py",
+        "tests/passes/canonicalize/encoders/test_visible.py",
     ),
     "optc/runtime/loop/core_factory.py": ("tests/runtime/test_swap.py",),
     "optc/proof/gates/bisect/node_errors.py": ("tests/proof/gates/bisect/test_bisect.py",),
@@ -387,7 +390,7 @@ FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/encoded/test_attending.py",
         "tests/serve/tensors/test_transcriptions.py",
     ),
-    "passes/canonicalize/encoders": ("tests/passes/canonicalize/encoders/test_front.py",),
+    "passes/canonicalize/encoders": ("tests/passes/canonicalize/encoders/test_convolutions.py",),
     "passes/general": (
         "tests/passes/general/test_quantize_convolutions.py",
         "tests/passes/general/test_quantize_blocks.py",

@@ -24,6 +24,8 @@ from optc.passes.fuse.qkv import FuseQKV
 from optc.passes.fuse.rotary import FuseRotary
 from optc.passes.general.simplify import Simplify
 from optc.system.sources.dim import Dim
+from tests.passes.canonicalize.encoders.patches import rows_of
+from tests.passes.canonicalize.texts import wrong_shapes
 from tests.support.ragged import run
 
 Array = npt.NDArray[Any]
@@ -73,30 +75,15 @@ def imported(module: torch.nn.Module, *shape: int) -> ImportedTensors:
     return import_module(_Pixels(module), "toy", (torch.randn(2, *shape),), {}, dynamic)
 
 
-def rows_of(x: Array, patches: Patches) -> dict[str, Array]:
-    """Inputs of the form, patch by patch."""
-    batch, count = len(x), patches.tokens * patches.rate
-    width = x.shape[1] * int(np.prod(patches.sizes))
-    features = np.zeros((batch, count, width), np.float32)
-    starts = [range(0, size, part) for size, part in zip(x.shape[2:], patches.sizes, strict=True)]
-    for row, place in enumerate(np.ndindex(*map(len, starts))):
-        ends = zip(starts, place, patches.sizes, strict=True)
-        cut = [slice(s[i], s[i] + part) for s, i, part in ends]
-        features[:, patches.lead + row] = x[(slice(None), slice(None), *cut)].reshape(batch, -1)
-    return {
-        "features": features.reshape(-1, width),
-        "positions": np.tile(np.arange(patches.tokens), batch).astype(np.int32),
-        "query_starts": (np.arange(batch + 1) * patches.tokens).astype(np.int32),
-    }
-
-
 def check(found: ImportedTensors, x: Array) -> PackedRows:
     """The packed graph gives what the module gives; returns its form."""
     assert found.reference is not None
     wanted = dict(found.reference({found.interface.inputs[0].name: x}))
     form = PackedRows.of(found.model)
     assert form.patches is not None
-    outputs = run(found.model, rows_of(x, form.patches))
+    packed = rows_of(x, form.patches)
+    outputs = run(found.model, packed)
+    assert wrong_shapes(found.model, packed) == []
     for value, rows in zip(found.model.graph.outputs, outputs, strict=True):
         name = str(value.name)
         if name in form.by_token:
