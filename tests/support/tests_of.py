@@ -390,7 +390,10 @@ FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/encoded/test_attending.py",
         "tests/serve/tensors/test_transcriptions.py",
     ),
-    "passes/canonicalize/encoders": ("tests/passes/canonicalize/encoders/test_convolutions.py",),
+    "passes/canonicalize/encoders": (
+        "tests/passes/canonicalize/encoders/test_rows.py",
+        "tests/passes/canonicalize/encoders/test_convolutions.py",
+    ),
     "passes/general": (
         "tests/passes/general/test_quantize_convolutions.py",
         "tests/passes/general/test_quantize_blocks.py",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -19,7 +21,7 @@ SIGNATURE = (
     "(int64[batch,tokens] ids, int64[batch,tokens] mask, float[batch,tokens,6] h, float[batch,6] u)"
     " => (float[batch,N] y)"
 )
-NUMBERS: dict[str, Array] = {
+NUMBERS: dict[str, Any] = {
     "n0": np.array([0]),
     "n1": np.array([1]),
     "n2": np.array([2]),
@@ -176,7 +178,7 @@ def test_a_vector_over_its_length_is_a_norm(name: str) -> None:
     report = PassReport()
     find_normalization(model, source, report)
     assert report.details == {"unit length": 1}
-    vectors = f32(3, 6) * np.float32([[1], [1e-3], [1e3]])
+    vectors = f32(3, 6) * np.array([[1], [1e-3], [1e3]], np.float32)
     (found,) = run(model, _inputs(vectors, model))
     wanted = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(found, wanted, rtol=1e-4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -20,7 +22,7 @@ SIGNATURE = (
     " => (float[batch,tokens,4] y)"
 )
 TABLE = f32(40, 4)
-NUMBERS: dict[str, Array] = {
+NUMBERS: dict[str, Any] = {
     "zero": np.array(0),
     "one": np.array(1),
     "half": np.float32(0.5),

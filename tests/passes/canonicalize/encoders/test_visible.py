@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -18,7 +20,7 @@ SIGNATURE = (
     "(int64[batch,tokens] ids, int64[batch,tokens] mask, float[batch,2,tokens,4] q,"
     " float[batch,2,tokens,4] k, float[batch,2,tokens,3] v) => (float[batch,2,tokens,3] y)"
 )
-NUMBERS: dict[str, Array] = {
+NUMBERS: dict[str, Any] = {
     "zero": np.array(0),
     "one": np.array(1),
     "n0": np.array([0]),

@@ -7,6 +7,7 @@ they give, or the region is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ PLACES = """
     d = Sub (i, j)
     causal = GreaterOrEqual (d, zero)
 """
-NUMBERS: dict[str, Array] = {
+NUMBERS: dict[str, Any] = {
     "zero": np.array(0),
     "one": np.array(1),
     "axis_1": np.array([1]),
