@@ -99,6 +99,26 @@ def test_what_needs_no_trial(asked: Mapping[str, Any], harmless: bool) -> None:
     assert is_harmless(structure(**asked)) is harmless
 
 
+@pytest.mark.parametrize(
+    ("text", "harmless"),
+    [
+        ("a" * 4096, True),
+        ("a" * 4097, False),
+        ("a{10000}", True),
+        ("a{10001}", False),
+        ("(a{100}){100}", True),
+        ("(a{100}){101}", False),
+        ("a{0,10000}b{0}", True),
+        ("(a{,100}){5,101}", False),
+        ("(a{,100}){101,}", False),
+    ],
+)
+def test_limits_of_what_needs_no_trial(text: str, harmless: bool) -> None:
+    """Both sides of each."""
+    for asked in ({"regex": text}, {"grammar": text}):
+        assert is_harmless(structure(**asked)) is harmless
+
+
 def test_a_wrong_part_is_found_without_compiling_the_others() -> None:
     """`multipleOf` alone would take minutes."""
     schema = {"anyOf": [{"items": integers(99991, 99989)}, {"type": "nothing"}]}

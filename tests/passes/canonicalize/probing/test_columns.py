@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from optc.ir.functions import attributes_of, ensure_function
 from optc.passes.canonicalize.probing.columns import take_columns
 from optc.passes.canonicalize.probing.evaluate import Unreadable
 from tests.passes.canonicalize.texts import exported
@@ -26,12 +27,24 @@ CONSTANTS = {
 ANY = [3, 0, 7, 5, 1, 6, 2, 4]
 
 
+def model_of(nodes: str) -> ir.Model:
+    model = exported(SIGNATURE, f"{nodes} out = Identity (x)", WEIGHTS, CONSTANTS)
+    for node in model.graph:
+        if node.domain == "optc":
+            node.overload = ensure_function(
+                model, node.op_type, attributes_of(node), [True] * len(node.inputs)
+            )
+            node.outputs[0].shape = ir.Shape(["B", "S", 8])
+            node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+    return model
+
+
 def taken(nodes: str, columns: list[int]) -> tuple[np.ndarray, np.ndarray, set[str], ir.Value]:
     """These columns of x by what was made of it, and by NumPy; which operators the first one is
     made of; and its value."""
     feeds = {"h": f32(2, 3, 6, seed=9)}
-    (whole,) = run(exported(SIGNATURE, f"{nodes} out = Identity (x)", WEIGHTS, CONSTANTS), feeds)
-    model = exported(SIGNATURE, f"{nodes} out = Identity (x)", WEIGHTS, CONSTANTS)
+    (whole,) = run(model_of(nodes), feeds)
+    model = model_of(nodes)
     last = next(node for node in model.graph if node.outputs[0].name == "out")
     x = last.inputs[0]
     assert x is not None
@@ -76,6 +89,33 @@ def test_columns_by_other_rows_of_weights(nodes: str, columns: list[int], made: 
     assert operators == made
     assert value.shape is not None
     assert value.shape[-1] == len(columns)
+
+
+HEADS = "p = MatMul (h, w) x = optc.HeadRMSNorm <num_heads = 2, epsilon = 0.01> (p, head)"
+
+
+@pytest.mark.parametrize("order", [[0, 2, 1, 3], [3, 1, 0, 2]])
+def test_columns_of_a_norm_over_heads(order: list[int]) -> None:
+    """One order within each head."""
+    columns = [*order, *(4 + one for one in order)]
+    result, expected, operators, value = taken(HEADS, columns)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+    assert operators == {"MatMul", "HeadRMSNorm"}
+    assert [str(d) for d in value.shape or ()] == ["B", "S", "8"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "columns"),
+    [
+        (HEADS, [3, 1, 0, 2, 4, 5, 6, 7]),
+        (HEADS, [7, 6, 5, 4, 3, 2, 1, 0]),
+        (HEADS, [1, 0]),
+        (HEADS.replace("x =", "n = Neg (head) x =").replace("(p, head)", "(p, n)"), [1, 0, 3, 2]),
+    ],
+)
+def test_other_columns_of_a_norm_over_heads(nodes: str, columns: list[int]) -> None:
+    with pytest.raises(Unreadable, match="the columns of its head norm cannot be put"):
+        taken(nodes, columns)
 
 
 def test_a_new_weight_is_called_by_its_role() -> None:

@@ -104,6 +104,36 @@ def test_rows_of_a_tied_embedding_are_rotated_back() -> None:
     assert found.details["embedding shares the head"] == 1
 
 
+def test_other_tables_before_a_tied_one_stay() -> None:
+    """Plain tensors, lazy ones of other weights, and what looks nothing up."""
+    table = LazyWeight(lambda a, b: f32(9, 20)[a:b], (9, 20), ir.DataType.FLOAT, "table")
+    others = {"plain": f32(9, 20, seed=1), "lazy": f32(9, 20, seed=2)}
+    nodes = """
+        a = Gather <axis: int = 0> (plain, tokens)
+        b = Gather <axis: int = 0> (lazy, tokens)
+        e = Gather <axis: int = 0> (table, tokens)
+        c = Add (a, b)
+        d = Add (c, e)
+        y = MatMul (d, head)"""
+    model = model_of(SIGNATURE, nodes, {**others, "table": f32(9, 20), "head": f32(20, 9)})
+    initializers = model.graph.initializers
+    initializers["table"].const_value = table
+    initializers["head"].const_value = table.transpose()
+    initializers["plain"].const_value = ir.tensor(others["plain"])
+    initializers["lazy"].const_value = LazyWeight(
+        lambda a, b: others["lazy"][a:b], (9, 20), ir.DataType.FLOAT, "lazy"
+    )
+    feeds = {"tokens": np.arange(9)[None]}
+    before = run(model, feeds)[0]
+    report = RotateActivations().run(model, PassContext(later=tuple(LATER)))
+    assert report.details == {"blocks of 16": 1, "tied embedding": 1}
+    np.testing.assert_allclose(run(model, feeds)[0], before, rtol=1e-4, atol=1e-4)
+    for name, array in others.items():
+        tensor = initializers[name].const_value
+        assert tensor is not None
+        np.testing.assert_array_equal(tensor.numpy(), array)
+
+
 def test_pruned_weights_are_left() -> None:
     model = model_of(SIGNATURE, NODES, weights())
     mark_pruned(model.graph.initializers["w2"])
