@@ -66,8 +66,7 @@ def packed_as_it_was(model: ir.Model, shape: Sequence[int]) -> Patches:
         (2, (12, 4), (2, 4)),
     ],
 )
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("lead", [0, 1, 3])
+@pytest.mark.parametrize(("bias", "lead"), [(False, 0), (True, 1), (True, 3)])
 def test_patches_of_images(
     channels: int, size: tuple[int, ...], patch: tuple[int, ...], bias: bool, lead: int
 ) -> None:
@@ -106,11 +105,8 @@ SOUNDS: list[list[tuple[int, int, int, int, int]]] = [
 
 
 @pytest.mark.parametrize("layers", SOUNDS)
-@pytest.mark.parametrize("activation", ["Relu", "Gelu", ""])
-def test_convolutions_along_sounds(
-    layers: list[tuple[int, int, int, int, int]], activation: str
-) -> None:
-    for bias in (False, True):
+def test_convolutions_along_sounds(layers: list[tuple[int, int, int, int, int]]) -> None:
+    for bias, activation in ((False, "Relu"), (True, "")):
         nodes, read, channels, length = "", "x", 3, 24
         weights: dict[str, Array] = {}
         for index, (out, width, stride, before, after) in enumerate(layers):
