@@ -57,9 +57,13 @@ def scaled(name: str, factor: float) -> Break:
     return change
 
 
-@pytest.mark.parametrize("layer", [0, 3])
-def test_a_broken_scale(layer: int) -> None:
-    found = bisected(stages_of(quantize_weights=scaled(f"{layer}.o.weight.scale", 1.4))).to_json()
+@pytest.mark.parametrize(
+    ("layer", "passes"), [(0, PASSES), (3, "kv-cache,quantize-weights{bits=8}")]
+)
+def test_a_broken_scale(layer: int, passes: str) -> None:
+    """Layers are those of the dense form, whichever pass comes first."""
+    broken = scaled(f"{layer}.o.weight.scale", 1.4)
+    found = bisected(stages_of(passes, quantize_weights=broken)).to_json()
     assert (found["pass"], found["cause"]) == ("quantize-weights", "weight")
     assert (found["tensor"], found["block"]) == (f"{layer}.o.weight", layer)
     assert found["outlier"]
