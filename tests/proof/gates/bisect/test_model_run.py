@@ -11,6 +11,7 @@ from optc.proof.gates.bisect import model_run
 from optc.proof.gates.bisect.model_run import cut_at, given_name, run_model
 from optc.proof.gates.bisect.stages import logits_of
 from optc.proof.gates.bisect.step_feeds import step_feed
+from tests.passes.canonicalize.texts import exported
 from tests.proof.reference.test_blockwise import whole_logits
 from tests.support.dense_models import V, dense_model
 from tests.support.models import Dense
@@ -101,6 +102,28 @@ def test_a_cut_model_is_given_the_values_and_still_gives_its_own() -> None:
     )
     assert np.abs(seen["add_out"]).max() > 0
     assert np.abs(seen["logits"]).max() < 1e-6, "of the zeros that it was given"
+
+
+@pytest.mark.parametrize("names", [["b"], ["c"], ["a", "c"], ["a", "b", "c"], ["d"]])
+def test_any_of_several_outputs_is_cut(names: list[str]) -> None:
+    """Whatever stands before it: outputs that are not asked for, and those that nothing reads."""
+    model = exported(
+        "(float[B,6] x) => (float[B,2] y)",
+        "a, b, c = Split <axis = 1, num_outputs = 3> (x) e = Add (b, c) f = Add (e, a) y = Neg (f)",
+    )
+    cut = cut_at(model, names)
+    given = [name for name in names if name != "d"]
+    assert [v.name for v in cut.graph.inputs] == ["x", *map(given_name, given)]
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    parts = dict(zip("abc", np.split(x, 3, axis=1), strict=True))
+    feeds = {given_name(name): np.full((2, 2), 100, np.float32) for name in given}
+    seen: list[np.ndarray] = []
+    run_model(
+        cut, ({"x": x} | feeds).__getitem__, {cut.graph.outputs[0]}, lambda _, y: seen.append(y), 1
+    )
+    np.testing.assert_array_equal(
+        seen[0], -sum(feeds.get(given_name(name), part) for name, part in parts.items())
+    )
 
 
 def test_an_unknown_input_is_named() -> None:
