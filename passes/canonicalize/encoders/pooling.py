@@ -98,7 +98,7 @@ def _nearest_rows(value: ir.Value, source: Source) -> ir.Value | None:
 def _mode(source: Source, value: ir.Value, rows: ir.Value) -> tuple[str, int] | None:
     """The mode, and the first rows that do not count."""
     width = dims(rows)[-1]
-    if dims(value)[-1] != width or not isinstance(width, int):
+    if dims(value)[-1] != width or not isinstance(width, int) or rows.dtype != value.dtype:
         return None
     tokens = source.size(_TOKENS)
     given = np.random.default_rng(2).standard_normal((2, tokens, width)).astype(np.float32)

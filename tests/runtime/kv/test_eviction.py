@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+
 import pytest
 
 from optc.errors import InputError
@@ -83,3 +86,49 @@ def test_who_is_touched_first_has_no_uses_and_who_goes_leaves_none() -> None:
     assert "b" not in entries
     entries.touch("b")
     assert list(entries) == ["b", "a"]
+
+
+class _Naive:
+    """Both orders by their definitions: weights and times of all entries, sorted."""
+
+    def __init__(self, eviction: Eviction) -> None:
+        self._counts = eviction == "lfu"
+        self._age = self._time = 0
+        self._uses: dict[str, int] = {}
+        self._keys: dict[str, tuple[int, int]] = {}
+
+    def use(self, entry: str, more: int = 1) -> None:
+        self._uses[entry] = self._uses.get(entry, 0) + more
+        self._time += 1
+        weight = self._uses[entry] + self._age if self._counts else 0
+        self._keys[entry] = weight, self._time
+
+    def touch(self, entry: str) -> None:
+        self.use(entry, 0)
+
+    def remove(self, entry: str) -> None:
+        del self._uses[entry], self._keys[entry]
+
+    def evicted(self, entry: str) -> None:
+        self._age = max(self._age, self._keys[entry][0])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._keys, key=self._keys.__getitem__))
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self._keys
+
+
+@pytest.mark.parametrize("eviction", ["lru", "lfu"])
+def test_any_sequence_of_calls_is_ordered_as_defined(eviction: Eviction) -> None:
+    chance = random.Random(0)
+    for _ in range(40):
+        entries, naive = order(eviction), _Naive(eviction)
+        for _ in range(40):
+            name = chance.choice("abcdef")
+            calls = ["use", "touch", "remove", "evicted"] if name in naive else ["use", "touch"]
+            call = chance.choice(calls)
+            getattr(entries, call)(name)
+            getattr(naive, call)(name)
+            assert list(entries) == list(naive)
+            assert [one in entries for one in "abcdef"] == [one in naive for one in "abcdef"]

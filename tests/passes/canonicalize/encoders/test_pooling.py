@@ -136,6 +136,7 @@ def test_rows_of_a_sum_and_the_rows_behind_it() -> None:
         f"{ROWS} x = Identity (r) {POOLED['the first'][0].replace('first', 'second')}",
         f"{ROWS} x = Identity (r) {POOLED['a mean'][0].replace('Div (s, c)', 'Div (c, s)')}",
         f"{ROWS} a = Gather <axis = 2> (r, first) y = Identity (a)",
+        f"{ROWS} a = Cast <to = 7> (r) g = Gather <axis = 1> (a, first) y = Cast <to = 1> (g)",
         "y = Relu (u)",
         "q = MatMul (u, weight) y = Identity (q)",
     ],
@@ -157,6 +158,18 @@ def test_rows_of_images_are_as_many_as_there_are_patches() -> None:
     of_images = Source(model.graph, source.ids, None, None, "batch", "tokens", patches)
     find_pooling(model, of_images, starts, PassReport())
     assert pool(model) == ("r", "mean", 0)
+
+
+@pytest.mark.parametrize("skip", [14, 15, 16])
+def test_so_many_rows_of_images_may_be_left_out(skip: int) -> None:
+    NUMBERS["skip"] = np.array([skip])
+    nodes = f"{ROWS} x = Slice (r, skip, much, n1) s = ReduceMean <keepdims = 0> (x, n1)"
+    model, source, starts = model_of(f"{nodes} y = Identity (s)")
+    patches = Patches("x", (4, 4), 20, 1, 0)
+    of_images = Source(model.graph, source.ids, None, None, "batch", "tokens", patches)
+    assert len(find_pooling(model, of_images, starts, PassReport())) == (skip < 16)
+    if skip < 16:
+        assert pool(model) == ("r", "mean", skip)
 
 
 UNIT = {
