@@ -10,6 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.pipeline.base import Pass, PassContext, PassReport
+from optc.ir.weights import LazyWeight, as_lazy
 from optc.passes.calibrating.reads_text import ReadsText
 from optc.passes.calibrating.recall import Recall, calibration_key
 from optc.passes.numerics.statistics import INPUT_HESSIAN
@@ -109,6 +110,33 @@ def test_the_key_depends_on_weights_graph_tokens_and_specs() -> None:
         key(model, spec="b"),
     }
     assert len(keys) == 6
+
+
+def test_each_byte_of_each_initializer_is_in_the_key() -> None:
+    """Of lazy weights and of those in memory, whatever else stays: else an old calibration would
+    be taken for that of the new weights."""
+
+    def key(changed: str = "", row: int = 0) -> str:
+        model = dense_model(1)
+        for name, value in model.graph.initializers.items():
+            tensor = value.const_value
+            if name != changed or tensor is None:
+                continue
+            lazy = isinstance(tensor, LazyWeight)
+            array = np.array(tensor.read_rows(0, tensor.rows_shape[0]) if lazy else tensor.numpy())
+            array[row] += 1
+            plain = ir.tensor(array, name=name)
+            turned = lazy and tensor.transposed
+            value.const_value = as_lazy(plain, transposed=turned) if lazy else plain
+        return calibration_key(model, np.zeros((1, 4), np.int32), CalibrationStore(), "a")
+
+    initializers = dense_model(1).graph.initializers
+    names = [n for n, value in initializers.items() if value.shape and value.shape.numpy()[0] > 1]
+    assert any(isinstance(initializers[name].const_value, LazyWeight) for name in names)
+    keys = {key(name, row) for name in names for row in (0, -1)}
+    assert len(keys) == 2 * len(names)
+    assert key() not in keys
+    assert key() == key("no such weight")
 
 
 def test_only_the_whole_is_kept_once_it_is_there(one: ReadsText, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx_ir as ir
+import pytest
 
 from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize.fold_constants import FoldConstants
@@ -50,6 +51,21 @@ def test_weights_are_never_computed() -> None:
     model.graph.initializers["w"].const_value = weight
     FoldConstants().run(model)
     assert [node.op_type for node in model.graph] == ["Add", "Mul"]
+
+
+@pytest.mark.parametrize(("elements", "folded"), [(1024, True), (1025, False)])
+def test_so_many_elements_are_computed(elements: int, folded: bool) -> None:
+    """Of operands and of results."""
+    for nodes, array in (
+        ("b = Neg (a) y = Add (x, b)", f32(elements)),
+        ("b = ReduceSum (a) y = Add (x, b)", f32(elements)),
+    ):
+        model = exported(
+            f"(float[{elements}] x) => (float[{elements}] y)", nodes, None, {"a": array}
+        )
+        FoldConstants().run(model)
+        assert [node.op_type for node in model.graph][-1] == "Add"
+        assert (len(list(model.graph)) == 1) == folded
 
 
 def test_functions_of_others_are_inlined() -> None:

@@ -280,10 +280,16 @@ def test_what_is_no_attention_says_why(nodes: str, reason: str) -> None:
 
 
 def test_numbers_that_bound_no_place_are_not_tried() -> None:
-    """A floor of products, a size of a slice, and what no comparison reads."""
+    """What only hides tokens, or is taken away again."""
     nodes = (
         f"{PLACES} f = Cast <to = 1> (tokens) g = Mul (f, many) h = Sub (g, g) {SCALED} "
         "a = Add (s, h) x = Where (causal, a, low)"
     )
     asked = probe(nodes, {"many": np.float32(700)})
+    assert asked.scores() == Scores(0.375, Pattern())
+    hidden = (
+        f"{PLACES} f = Cast <to = 1> (causal) u = Sub (f, unit) m = Mul (u, many) {SCALED} "
+        "x = Add (s, m)"
+    )
+    asked = probe(hidden, {"many": np.float32(10000), "unit": np.float32(1)})
     assert asked.scores() == Scores(0.375, Pattern())
