@@ -21,8 +21,9 @@ import optc
 from tests.support.cost.asleep import sleep_in_sessions
 from tests.support.cost.covering import mark_the_rest
 from tests.support.cost.forked_compiler import fork_compilers
-from tests.support.cost.narrow import begin, narrow_engines
+from tests.support.cost.narrow import narrow_engines
 from tests.support.cost.rounded import rounded
+from tests.support.cost.subject import begin
 from tests.support.shared import made_once, shared_folder
 
 MODELS = Path(__file__).parents[1] / "examples/models"

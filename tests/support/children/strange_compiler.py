@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.program import Program
 from optc.errors import UnsupportedError
+from optc.system.hardware.target import parse_target
 
 
 def compile_program(program: Program, engine: Path) -> dict[str, Any]:
@@ -26,4 +28,5 @@ def compile_program(program: Program, engine: Path) -> dict[str, Any]:
         "variable": os.environ.get("OPTC_STRANGE"),
         "pid": os.getpid(),
         "imported": "tvm" in sys.modules,
+        "level": isa_of(parse_target(program.target)).tvm_target().attrs.get("opt-level"),
     }

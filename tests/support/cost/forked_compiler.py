@@ -22,6 +22,7 @@ import pytest
 from optc.system.processes.child_job import ChildJob, answer
 from optc.system.processes.child_process import child_environment
 from tests.support.cost.cpu_times import counted, cpu_seconds
+from tests.support.cost.subject import engines_are_subject
 
 #: The module that is one compile.
 COMPILER = "optc.backends.tvm.compiling.child"
@@ -37,7 +38,7 @@ class Forked:
             context.set_forkserver_preload([__name__, f"{__package__}.imported_compiler"])
             forkserver.ensure_running()
         log.touch()
-        given = (asked, result, log, dict(os.environ))
+        given = (asked, result, log, dict(os.environ), not engines_are_subject())
         self._process = cast(ForkServerProcess, context.Process(target=compiles, args=given))
         self._process.start()
         assert self._process.pid is not None
@@ -66,15 +67,20 @@ class Forked:
         return status
 
 
-def compiles(asked: Path, result: Path, log: Path, environment: Mapping[str, str]) -> None:
-    """In the forked process: compile as the module does that a command starts."""
+def compiles(
+    asked: Path, result: Path, log: Path, environment: Mapping[str, str], plain: bool
+) -> None:
+    """In the forked process: compile as the module does that a command starts, or ``plain``."""
     from optc.backends.tvm.compiling.child import compile_engine
+    from tests.support.cost.plain import leave_out_passes
 
     with log.open("wb") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
     os.environ.clear()
     os.environ.update(environment)
+    if plain:
+        leave_out_passes()
     status = answer([str(asked), str(result)], compile_engine)
     _used(result).write_text(str(cpu_seconds()))
     sys.exit(status)

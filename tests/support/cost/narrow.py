@@ -1,32 +1,23 @@
 """What tests compile for this machine is compiled for AVX2: LLVM needs half as long as for AVX-512.
 
 An engine is a means for most tests, and says no less with narrower vectors; machines without
-AVX-512 have run these tests with them all along. Those of backends, whose subject is kernels, and
-tests with the marker ``native`` or ``long`` compile for what the machine has, and so do commands
-that are processes of their own.
+AVX-512 have run these tests with them all along. Tests whose subject engines are
+(`tests.support.cost.subject`) compile for what the machine has, and so do commands that are
+processes of their own.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from optc.backends.tvm import TvmBackend
 from optc.system.hardware.target import Target, host_features, known_targets
+from tests.support.cost.subject import engines_are_subject
 
-#: Folders of tests that compile for what the machine has.
-WIDE = tuple(Path(__file__).parents[2] / name for name in ("amx", "arm", "backends"))
 NARROW = "x86-64-v3"
-_now = {"wide": False}
-
-
-def begin(item: pytest.Item) -> None:
-    """Compile as this test wants it from now on."""
-    marked = any(item.get_closest_marker(name) for name in ("native", "long"))
-    _now["wide"] = marked or any(item.path.is_relative_to(folder) for folder in WIDE)
 
 
 def narrowed(target: Target) -> Target:
@@ -42,7 +33,7 @@ def narrow_engines(patch: pytest.MonkeyPatch) -> None:
     build, build_tensors = TvmBackend.build, TvmBackend.build_tensors
 
     def chosen(target: Target) -> Target:
-        return target if _now["wide"] else narrowed(target)
+        return target if engines_are_subject() else narrowed(target)
 
     def step(backend: TvmBackend, model: Any, target: Target, *rest: Any) -> Any:
         return build(backend, model, chosen(target), *rest)

@@ -1,0 +1,26 @@
+"""LLVM's passes are left out of kernels that are a means: they are more than half of a compile.
+
+Code without them takes several times as long to run. A tiny model's engine spends less on that than
+a tenth of what its compile saves.
+"""
+
+from __future__ import annotations
+
+import tvm
+
+from optc.backends.tvm.isa import Isa
+
+
+def leave_out_passes() -> None:
+    """From now on kernels of this process, which ends with its compile, are plain code."""
+    whole = Isa.tvm_target
+
+    def plain(isa: Isa) -> tvm.target.Target:
+        return without_passes(whole(isa))
+
+    Isa.tvm_target = plain  # type: ignore[method-assign]
+
+
+def without_passes(target: tvm.target.Target) -> tvm.target.Target:
+    """The same target, whose code LLVM writes as it comes."""
+    return tvm.target.Target({**target.export(), "opt-level": 0})
