@@ -5,6 +5,8 @@ Tests of backends, long tests, and tests with the marker ``native`` have them as
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,11 @@ def begin(item: pytest.Item) -> None:
 def engines_are_subject() -> bool:
     """True while such a test runs."""
     return _now["subject"]
+
+
+@contextmanager
+def as_subject() -> Iterator[None]:
+    """Compile what many tests run, or compare the bits of, as for users."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(_now, "subject", True)
+        yield

@@ -12,6 +12,7 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.program import Program
 from optc.system.hardware.target import known_targets
 from tests.support.cost.plain import without_passes
+from tests.support.cost.subject import as_subject
 
 STRANGE = "tests.support.children.strange_compiler"
 
@@ -30,6 +31,12 @@ def test_a_means_is_plain() -> None:
 @pytest.mark.native
 def test_a_subject_is_what_users_get() -> None:
     assert level() is None
+
+
+def test_what_many_tests_run_is_what_users_get() -> None:
+    with as_subject():
+        assert level() is None
+    assert level() == 0
 
 
 def test_nothing_else_of_a_target_changes() -> None:
