@@ -23,7 +23,7 @@ from tests.support.cost.covering import mark_the_rest
 from tests.support.cost.forked_compiler import fork_compilers
 from tests.support.cost.narrow import narrow_engines
 from tests.support.cost.rounded import rounded
-from tests.support.cost.subject import as_subject, begin
+from tests.support.cost.subject import begin, with_passes
 from tests.support.shared import made_once, shared_folder
 
 MODELS = Path(__file__).parents[1] / "examples/models"
@@ -116,11 +116,11 @@ def exact_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drafting_artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The trained example with everything that drafts, int8-fused without calibration and ungated,
     by type of KV; the layer that drafts by hidden states with int8 alone, since its engine takes
-    time to build. As users get it: what has to change no token is compared on it."""
+    time to build. With LLVM's passes: what has to change no token is compared on it."""
 
     def get(kv: str) -> Path:
         def compile(folder: Path) -> Path:
-            with as_subject():
+            with with_passes():
                 return optc.compile(
                     MODELS / "pycode",
                     rounded("int8-fused", folder),

@@ -20,6 +20,7 @@ from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama, divergence
 from optc.proof.reference.text import cut_windows, read_documents, token_stream
 from tests.runtime.test_lean_import import run as run_lean
 from tests.support.cost import command
+from tests.support.cost.subject import with_passes
 from tests.support.shared import made_once
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +74,8 @@ def gated(factory: pytest.TempPathFactory, recipe: str) -> tuple[Path, Path, dic
     def compile(folder: Path) -> tuple[Path, Path, dict[str, Any]]:
         text, output = folder / "text.jsonl", folder / "artifact"
         text.write_text(documents(3, 7), encoding="utf-8")
-        done = optc("compile", MODEL, "--recipe", recipe, "-o", output, "--eval-text", text)
+        with with_passes():
+            done = optc("compile", MODEL, "--recipe", recipe, "-o", output, "--eval-text", text)
         return text, output, done
 
     return made_once(factory, f"pycode-{recipe}-gated", compile)

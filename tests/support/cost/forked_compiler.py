@@ -22,7 +22,7 @@ import pytest
 from optc.system.processes.child_job import ChildJob, answer
 from optc.system.processes.child_process import child_environment
 from tests.support.cost.cpu_times import counted, cpu_seconds
-from tests.support.cost.subject import engines_are_subject
+from tests.support.cost.subject import have_passes
 
 #: The module that is one compile.
 COMPILER = "optc.backends.tvm.compiling.child"
@@ -38,7 +38,7 @@ class Forked:
             context.set_forkserver_preload([__name__, f"{__package__}.imported_compiler"])
             forkserver.ensure_running()
         log.touch()
-        given = (asked, result, log, dict(os.environ), not engines_are_subject())
+        given = (asked, result, log, dict(os.environ), not have_passes())
         self._process = cast(ForkServerProcess, context.Process(target=compiles, args=given))
         self._process.start()
         assert self._process.pid is not None

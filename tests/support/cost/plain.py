@@ -1,7 +1,7 @@
 """LLVM's passes are left out of kernels that are a means: they are more than half of a compile.
 
 Code without them takes two to three times as long to run, which in most tests is little beside the
-compile. What tests run for long is compiled `tests.support.cost.subject.as_subject`.
+compile. What tests run for long is compiled `tests.support.cost.subject.with_passes`.
 """
 
 from __future__ import annotations

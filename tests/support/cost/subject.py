@@ -13,7 +13,7 @@ import pytest
 
 #: Folders of tests whose subject engines are.
 FOLDERS = tuple(Path(__file__).parents[2] / name for name in ("amx", "arm", "backends"))
-_now = {"subject": False}
+_now = {"subject": False, "passes": False}
 
 
 def begin(item: pytest.Item) -> None:
@@ -28,9 +28,14 @@ def engines_are_subject() -> bool:
     return _now["subject"]
 
 
+def have_passes() -> bool:
+    """True while LLVM's passes are to run over kernels."""
+    return _now["subject"] or _now["passes"]
+
+
 @contextmanager
-def as_subject() -> Iterator[None]:
-    """Compile what many tests run, or compare the bits of, as for users."""
+def with_passes() -> Iterator[None]:
+    """Compile what tests run for long, or compare the bits of, with LLVM's passes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(_now, "subject", True)
+        patch.setitem(_now, "passes", True)
         yield

@@ -12,7 +12,7 @@ from optc.backends.tvm.isa import isa_of
 from optc.backends.tvm.program import Program
 from optc.system.hardware.target import known_targets
 from tests.support.cost.plain import without_passes
-from tests.support.cost.subject import as_subject
+from tests.support.cost.subject import engines_are_subject, with_passes
 
 STRANGE = "tests.support.children.strange_compiler"
 
@@ -33,9 +33,10 @@ def test_a_subject_is_what_users_get() -> None:
     assert level() is None
 
 
-def test_what_many_tests_run_is_what_users_get() -> None:
-    with as_subject():
+def test_what_tests_run_for_long_has_passes() -> None:
+    with with_passes():
         assert level() is None
+        assert not engines_are_subject(), "for AVX2 all the same"
     assert level() == 0
 
 
