@@ -26,10 +26,13 @@ class EngineData(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         provider: Execution provider that runs the engine.
         release: The first one of ONNX Runtime that has its operators.
+        saturates: Whether pairs of its products of bytes may exceed 16 bits: on x86 CPUs without
+            VNNI results are then other ones.
     """
 
     provider: Provider
     release: Annotated[str, Meta(pattern=r"\A[0-9]{1,4}([.][0-9]{1,4}){1,3}\Z")]
+    saturates: bool = False
 
 
 def read_data(data: Mapping[str, Any]) -> EngineData:

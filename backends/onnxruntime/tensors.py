@@ -16,12 +16,16 @@ from optc.backends.onnxruntime.providers import CPU, CUDA
 from optc.errors import EngineError, UnavailableError
 from optc.runtime.executable.tensors import Array, TensorsExecutable
 from optc.runtime.executable.tensors_interface import TensorsInterface
+from optc.system.hardware.target import saturates_pairs
+from optc.system.logs.logger import logger
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from optc.backend import EngineBuild
     from optc.system.hardware.target import Target
+
+_LOG = logger(__name__)
 
 
 def build_tensors(
@@ -33,19 +37,21 @@ def build_tensors(
     from optc.backend import EngineBuild
     from optc.backends.onnxruntime.legalize.blocks import fuse_block_products
     from optc.backends.onnxruntime.legalize.masks import expand_masks, expand_tables
+    from optc.backends.onnxruntime.saturation import saturates
     from optc.backends.onnxruntime.weights import store_weights
 
     started, cuda = time.perf_counter(), target.kind == "cuda"
     expand_masks(model)
     expand_tables(model)
     fuse_block_products(model)
+    beyond = not cuda and saturates(model)
     size = store_weights(model, workdir / WEIGHTS_FILE)
     ir.save(model, workdir / MODEL_FILE)
     return EngineBuild(
         files=(MODEL_FILE, WEIGHTS_FILE),
         spec=interface,
         requires={GPU_PACKAGE if cuda else CPU_PACKAGE: f">={OLDEST}"},
-        backend_data=to_builtins(EngineData(CUDA if cuda else CPU, OLDEST)),
+        backend_data=to_builtins(EngineData(CUDA if cuda else CPU, OLDEST, beyond)),
         report={"build_seconds": time.perf_counter() - started, "weight_bytes": size},
         weight_bytes=size,
     )
@@ -97,5 +103,11 @@ def load_tensors(
     why = unusable(found.provider, found.release)
     if why:
         raise UnavailableError(why, where="onnxruntime engine")
+    if found.saturates and saturates_pairs():
+        _LOG.warning(
+            "this CPU lacks VNNI: sums of products of 8 bits saturate in ONNX Runtime, and results "
+            "differ from those that were judged where the artifact was compiled (compile it with "
+            "--target x86-64-v3, or judge it here with optc verify --gates)"
+        )
     session = open_model(folder / MODEL_FILE, found.provider, threads, exact=True)
     return OnnxTensors(session, interface)

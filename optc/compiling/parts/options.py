@@ -11,7 +11,7 @@ from optc.backend import Backend, TensorsBuilder
 from optc.compiling.ladder.members import Member
 from optc.compiling.recipes.part import PartRecipe
 from optc.compiling.recipes.recipe import Recipe, load_recipe
-from optc.compiling.resolving.engines import EngineTarget, parse_engines
+from optc.compiling.resolving.engines import EngineTarget, kinds_of, parse_engines
 from optc.errors import InputError, UnsupportedError
 from optc.ir.pipeline.instruments import dump_to
 from optc.system.options import AUTO, CompileOptions
@@ -55,7 +55,7 @@ class PartsOptions:
             tensors_builder(one.backend)
         if recipe.otherwise and any(one.backend.name != recipe.backend for one in engines):
             recipe = load_recipe(recipe.otherwise, sets=asked.set, gates=asked.gate)
-        return cls(asked, recipe, engines)
+        return cls(asked, _adapted(recipe, engines, asked), engines)
 
     @classmethod
     def of_member(cls, member: Member) -> PartsOptions:
@@ -75,9 +75,8 @@ class PartsOptions:
         """The recipe's other one, with its own backend."""
         asked = self.asked
         recipe = load_recipe(self.recipe.otherwise, sets=asked.set, gates=asked.gate)
-        return replace(
-            self, recipe=recipe, engines=parse_engines(None, asked.target, recipe.backend)
-        )
+        engines = parse_engines(None, asked.target, recipe.backend)
+        return replace(self, recipe=_adapted(recipe, engines, asked), engines=engines)
 
     def own_part(self, key: str) -> PartRecipe | None:
         """The recipe's part for one half, if it counts."""
@@ -92,6 +91,11 @@ class PartsOptions:
         """Dumps of graphs, in a folder of that name, if they are asked for."""
         folder = self.asked.dump_dir
         return [] if folder is None else [dump_to(Path(folder) / name)]
+
+
+def _adapted(recipe: Recipe, engines: Sequence[EngineTarget], asked: CompileOptions) -> Recipe:
+    """The recipe with what these engines want of it; ``--set`` has the last word."""
+    return recipe.for_kinds(kinds_of(engines), [text.partition("=")[0] for text in asked.set])
 
 
 def tensors_builder(backend: Backend) -> TensorsBuilder:

@@ -9,7 +9,7 @@ from pathlib import Path
 from optc.compiling.recipes.recipe import Recipe, load_recipe
 from optc.compiling.recipes.recipe_additions import trims, with_structures_pruned
 from optc.compiling.resolving.draft_spec import DraftSpec
-from optc.compiling.resolving.engines import EngineTarget
+from optc.compiling.resolving.engines import EngineTarget, kinds_of
 from optc.compiling.resolving.kv_types import check_kv_type
 from optc.compiling.resolving.preflight_nodes import check_options
 from optc.compiling.resolving.recipe_options import calibrated, check_text
@@ -49,7 +49,7 @@ def draft_candidates(
     Raises:
         UnsupportedError: An engine cannot take a recipe's weights, or its keys and values.
     """
-    kinds = {kind for e in engines for kind in (e.backend.name, e.target.kind)}
+    kinds = kinds_of(engines)
     found = []
     for spec in specs:
         recipe = own if spec.bits is None else load_recipe(f"int{spec.bits}-fused")

@@ -9,6 +9,7 @@ from optc import registry
 from optc.backend import Backend, CrossBackend, HiddenBackend, StepBackend, builds_steps
 from optc.errors import InputError, UnavailableError, UnsupportedError
 from optc.system.hardware.target import Target, parse_target
+from optc.system.hardware.tiles import TILE_FEATURES
 from optc.system.suggest import near
 
 #: Name of an artifact's only engine; several are called after backend and target.
@@ -37,6 +38,19 @@ class EngineTarget:
             UnsupportedError: It builds no engines of them.
         """
         return builds_steps(self.backend)
+
+
+def kinds_of(engines: Sequence[EngineTarget]) -> set[str]:
+    """The kinds of engines that a recipe may have own options for (``for_engines``): backends,
+    kinds of target, ``amx`` where one has its tiles, and ``avx2`` where one is for x86 CPUs
+    without VNNI."""
+    kinds = {kind for one in engines for kind in (one.backend.name, one.target.kind)}
+    every = [one.target.features for one in engines]
+    if any(TILE_FEATURES.issubset(features) for features in every):
+        kinds.add("amx")
+    if any("avx2" in features and "avx512_vnni" not in features for features in every):
+        kinds.add("avx2")
+    return kinds
 
 
 def parse_engines(

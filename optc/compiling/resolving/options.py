@@ -20,6 +20,7 @@ from optc.compiling.resolving.engines import (
     EngineTarget,
     check_layer,
     check_self_draft,
+    kinds_of,
     parse_engines,
 )
 from optc.compiling.resolving.kv_types import check_kv_type
@@ -38,7 +39,6 @@ from optc.importer.hub import HubModel, hub_model
 from optc.importer.model_folder import model_folder, model_name
 from optc.proof.conversations.read import read_texts
 from optc.system.hardware.machine import this_machine
-from optc.system.hardware.tiles import TILE_FEATURES
 from optc.system.options import AUTO, CompileOptions
 from optc.system.progress import Progress, no_progress
 from optc.system.units import parse_memory
@@ -170,10 +170,7 @@ def _check_files(asked: CompileOptions, draft: Path | None) -> None:
 
 def for_engines(recipe: Recipe, engines: Sequence[EngineTarget], sets: Sequence[str]) -> Recipe:
     """The recipe with what these engines want of it; ``--set`` has the last word."""
-    kinds = {kind for e in engines for kind in (e.backend.name, e.target.kind)}
-    if any(TILE_FEATURES.issubset(e.target.features) for e in engines):
-        kinds.add("amx")
-    recipe = recipe.for_kinds(kinds, [text.partition("=")[0] for text in sets])
+    recipe = recipe.for_kinds(kinds_of(engines), [text.partition("=")[0] for text in sets])
     return replace(recipe, backend=engines[0].backend.name)
 
 

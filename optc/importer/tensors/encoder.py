@@ -168,7 +168,7 @@ def _texts(folder: Path, model: Any, sentences: SentenceFolder | None) -> Import
 
 
 def _task(model: Any, sentences: SentenceFolder | None) -> tuple[Task | None, TextScores | None]:
-    """What texts are read for, and what the scores of it are."""
+    """The reading of texts: what it is for, and the scores that it gives."""
     if sentences is None:
         return head_of(type(model).__name__, model.config) or (None, None)
     return EMBEDDING, TextScores(prompt=sentences.prompt) if sentences.prompt else None
@@ -187,7 +187,7 @@ def text_module(folder: Path) -> tuple[torch.nn.Module, int]:
 def _module(
     model: Any, sentences: SentenceFolder | None, reader: TextReader | None
 ) -> tuple[torch.nn.Module, int]:
-    """What computes the outputs, and how many it takes of ids, mask and types of tokens."""
+    """The module of the outputs, and how many it takes of ids, mask and types of tokens."""
     typed = _is_typed(model) and (reader is None or reader.typed)
     module = (_TypedTexts if typed else _Texts)(model)
     return module if sentences is None else sentences.pooled(module), 2 + typed

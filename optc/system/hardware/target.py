@@ -122,10 +122,22 @@ def _described_features() -> frozenset[str]:
         return mac_features() & frozenset(KERNEL_FEATURES)
     if this_processor() == AARCH64:
         return arm_features() & frozenset(KERNEL_FEATURES)
+    return _x86_flags() & frozenset(KERNEL_FEATURES)
+
+
+def _x86_flags() -> frozenset[str]:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("flags"):
-            return frozenset(line.split(":", 1)[1].split()) & frozenset(KERNEL_FEATURES)
+            return frozenset(line.split(":", 1)[1].split())
     return frozenset()
+
+
+def saturates_pairs() -> bool:
+    """True if this CPU has no instructions but those that add products of bytes, two by two, to 16
+    bits: x86 without VNNI."""
+    if this_system() == MACOS or this_processor() == AARCH64:
+        return False
+    return not _x86_flags() & {"avx512_vnni", "avx_vnni"}
 
 
 def lacking(missing: Iterable[str], withheld: str = "") -> str:

@@ -104,7 +104,7 @@ def test_one_label_ranks_texts(tmp_path: Path) -> None:
     assert [one.index for one in found] == np.argsort(-wanted).tolist()
     chances = 1 / (1 + np.exp(np.sort(-wanted)))
     np.testing.assert_allclose([one.score for one in found], chances, atol=1e-5)
-    assert gates(made)["rank_agreement"] > 0.99  # letters alone: some scores are nearly equal
+    assert gates(made)["rank_agreement"] > 0.98  # letters alone: some scores are nearly equal
     assert "cosine_mean" not in gates(made)
 
 

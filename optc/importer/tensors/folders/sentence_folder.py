@@ -37,7 +37,7 @@ _WEIGHTS, _PICKLED = "model.safetensors", "pytorch_model.bin"
 
 @dataclass(frozen=True)
 class SentenceFolder:
-    """What a folder of sentence-transformers states.
+    """The statements of a folder of sentence-transformers.
 
     Attributes:
         encoder: The folder of the encoder for transformers.
@@ -57,7 +57,7 @@ class SentenceFolder:
 
     @classmethod
     def of(cls, folder: Path) -> SentenceFolder | None:
-        """What a folder states; None where it is none of sentence-transformers, or does not pool.
+        """The statements of a folder; None where it is not of sentence-transformers, or pools not.
 
         Raises:
             InputError: A file is missing or damaged.

@@ -133,7 +133,7 @@ def _averages(dims: int) -> Callable[..., Any]:
 
 
 def _inverse(x: Any) -> Any:
-    """Where there is none, an engine gives numbers that are not finite, and raises nothing."""
+    """An engine gives numbers that are not finite where there is none, and raises nothing."""
     return _INVERSE(x)
 
 
@@ -161,7 +161,7 @@ def _smallest(x: Any, count: Any, dim: int, keepdim: bool) -> Any:
 
 
 def _prod_of_axes(x: Any, dims: Sequence[int], *, output_dtype: int = -1) -> Any:
-    """What `torch.cumprod` becomes, too."""
+    """The translation of `torch.cumprod`, too."""
     return op.ReduceProd(_summed(x, output_dtype), op.Constant(value_ints=list(dims)), keepdims=0)
 
 
