@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 #: The reference implementation raises these where shapes or types do not go together.
-_FAILURES = (ValueError, TypeError, IndexError, RuntimeError)
+FAILURES = (ValueError, TypeError, IndexError, RuntimeError)
 
 
 def factors_of(
@@ -37,7 +37,7 @@ def factors_of(
     name = experts.name or ""
     try:
         (known,), (other,) = (evaluator.run(None, {name: one}) for one in (rows, mixed))
-    except _FAILURES:
+    except FAILURES:
         return None
     if known.shape != rows.shape or known.dtype != np.float32:
         return None

@@ -28,13 +28,11 @@ from optc.passes.canonicalize.dataflow import (
     scalar,
     substitute,
 )
-from optc.passes.canonicalize.experts.factors import factors_of
+from optc.passes.canonicalize.experts.factors import FAILURES, factors_of
 from optc.passes.canonicalize.experts.routing import Float32, Hints, Index, recognize
 
 #: More nodes than any router has.
 _MOST_NODES = 60
-#: What the reference implementation raises where shapes or types do not go together.
-_FAILURES = (ValueError, TypeError, IndexError, RuntimeError)
 
 
 class _UnknownRouterError(Exception):
@@ -278,7 +276,7 @@ class _Probe:
             feeds[name] = np.zeros(_of_rows(shape, len(logits)), np.float32)
         try:
             weights, experts = self._evaluator.run(None, feeds)
-        except _FAILURES as error:
+        except FAILURES as error:
             raise _UnknownRouterError(f"it cannot be run on logits alone: {error}") from error
         return weights, experts
 
