@@ -15,6 +15,7 @@ _DECOMPOSED = {
     "PagedAttention": "GroupQueryAttention over slots",
     "RotaryPagedAttention": "GroupQueryAttention over slots, head norms before it",
     "HeadRMSNorm": "Reshape and RMSNormalization",
+    "HeadConcat": "Reshape, Expand and Concat, its body",
     "BlockHadamard": "Reshape and MatMul of blocks as squares, its body",
     "GatedActivation": "Split, the activation and Mul",
     "GatedActivationQuantize": "Split, the activation and Mul, in float32",

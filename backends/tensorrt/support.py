@@ -16,6 +16,7 @@ _DECOMPOSED = {
     "RotaryPagedAttention": "RotaryEmbedding, TensorScatter and Attention over slots",
     "RotaryEmbedding": "RotaryEmbedding",
     "HeadRMSNorm": "Reshape and RMSNormalization",
+    "HeadConcat": "Reshape, Expand and Concat",
     "AddRMSNorm": "Add and RMSNormalization",
     "BlockHadamard": "Reshape and MatMul of blocks as squares",
     "GatedActivation": "Split, Sigmoid or Gelu, Mul",

@@ -99,7 +99,12 @@ _OWN: dict[str, dict[str, Any]] = {
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 1e4},
         "ffn_config": {"hidden_size": HIDDEN, "ffn_hidden_size": 96, "moe_top_k": 2},
     },
-    "deepseek_v2": {"topk_method": "greedy"},
+    "deepseek_v2": {
+        "topk_method": "group_limited_greedy",
+        "topk_group": 1,
+        "n_group": 2,
+        "num_experts_per_tok": 2,
+    },
     "diffllama": {"num_key_value_heads": 2},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "bloom": {"seq_length": CONTEXT},
@@ -173,7 +178,19 @@ def _changes(default: PretrainedConfig) -> dict[str, Any]:
             changes[key] = 3
         elif key in SIZES and isinstance(value, int) and not isinstance(value, bool):
             changes[key] = min(value, SIZES[key]) if SIZES[key] <= 2 else SIZES[key]
-    return changes | _layers(values)
+    return _latent(values, changes) | _layers(values)
+
+
+def _latent(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Sizes that hang together in multi-head latent attention: a head dimension that is the rotary
+    one's alone, and as many heads of keys as of queries."""
+    if "kv_lora_rank" not in changes:
+        return changes
+    if values.get("head_dim") == values.get("qk_rope_head_dim"):
+        changes["head_dim"] = changes["qk_rope_head_dim"]
+    if values.get("num_key_value_heads") == values.get("num_attention_heads"):
+        changes["num_key_value_heads"] = changes["num_attention_heads"]
+    return changes
 
 
 def _shorter(rope: dict[str, Any]) -> dict[str, Any]:

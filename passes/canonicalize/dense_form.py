@@ -21,7 +21,8 @@ _TOKEN_WISE = frozenset(
 _LAST_AXIS = frozenset({"Split", "Slice", "Concat"})
 _OWN = frozenset(
     {
-        *("Attention", "CrossAttention", "HeadRMSNorm", "GatedActivation", "BlockHadamard"),
+        *("Attention", "CrossAttention", "HeadRMSNorm", "HeadConcat", "GatedActivation"),
+        "BlockHadamard",
         *("TopKRouter", "ExpertMatMul", "CombineExperts", "PoolRows", "WindowRows"),
     }
 )

@@ -50,6 +50,7 @@ class FoldTokens(Pass):
        -1; so do those of our own and what they make of tokens, as [B*S, k, N] of k experts.
     3. A ``Reshape`` of [B*S, N] to [B, S, N] falls away; one to more axes reads [B, S, N].
     4. Rows of a table that are looked up by [B*S] indices, made of [B, S], are [B, S, D].
+    5. [B, S, D] as one head, [B, 1, S, D], is [B, S, D] likewise: latents of keys and values.
     Operators that do anything else keep reading [B*S, D].
     """
 
@@ -74,15 +75,17 @@ class FoldTokens(Pass):
 
 
 def _flattened(node: ir.Node) -> ir.Value | None:
-    """The value [B, S, D] that ``node`` makes [B*S, D] of."""
-    if not is_op(node, "Reshape"):
+    """The value [B, S, D] that ``node`` makes [B*S, D] of, or [B, 1, S, D]."""
+    if not is_op(node, "Reshape", "Unsqueeze"):
         return None
     source, result = operand(node, 0), node.outputs[0]
     whole, flat = dims(source), dims(result)
-    if len(whole) != 3 or len(flat) != 2 or not isinstance(whole[2], int):
+    if len(whole) != 3 or not isinstance(whole[2], int):
         return None
     tokens = any(not isinstance(size, int) for size in whole[:2])
-    return source if tokens and flat[1] == whole[2] else None
+    one_head = None not in whole and flat == [whole[0], 1, *whole[1:]]
+    in_one_axis = len(flat) == 2 and flat[1] == whole[2]
+    return source if tokens and (one_head or in_one_axis) else None
 
 
 def _unfold(graph: ir.Graph, node: ir.Node, unfolded: Unfolded, report: PassReport) -> None:
@@ -96,7 +99,9 @@ def _unfold(graph: ir.Graph, node: ir.Node, unfolded: Unfolded, report: PassRepo
         return
     attributes, inputs = changes
     inputs = [unfolded.get(v, v) if v is not None else None for v in inputs]
-    lead = next(dims(unfolded[v])[:2] for v in node.inputs if v in unfolded)
+    flat = next(v for v in node.inputs if v in unfolded)
+    lead = dims(unfolded[flat])[:2]
+    folded = (rank(flat) or 0) - (rank(unfolded[flat]) or 0) + 2  # axes that tokens had
     copy = ir.Node(
         node.domain,
         node.op_type,
@@ -107,7 +112,7 @@ def _unfold(graph: ir.Graph, node: ir.Node, unfolded: Unfolded, report: PassRepo
         name=node.name,
     )
     for old, new in zip(node.outputs, copy.outputs, strict=True):
-        new.type, new.shape = old.type, ir.Shape([*lead, *dims(old)[1:]])
+        new.type, new.shape = old.type, ir.Shape([*lead, *dims(old)[folded:]])
         unfolded[old] = new
     insert(node, copy)
 

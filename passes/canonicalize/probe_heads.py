@@ -24,9 +24,9 @@ from optc.passes.canonicalize.dataflow import (
     rank,
 )
 from optc.passes.canonicalize.heads import Heads, heads_of, split
-from optc.passes.canonicalize.probing.columns import take_columns
+from optc.passes.canonicalize.probing.columns import take_heads
 from optc.passes.canonicalize.probing.evaluate import Probes, Unreadable
-from optc.passes.canonicalize.probing.layout import Rotary, common_order, rotary_of
+from optc.passes.canonicalize.probing.layout import Rotary, common_order, rotary_of, shared_first
 from optc.passes.canonicalize.probing.read import Reading, read_region
 from optc.passes.canonicalize.probing.region import (
     TRIG,
@@ -51,6 +51,8 @@ class ProbeHeads(Pass):
        being halves apart, neighbours or anything else -> ``RotaryEmbedding``. An order of
        dimensions that q and k have in common goes into the rows of their weights.
     3. A factor a token on heads -> the same on [B, S, heads * size].
+    4. Heads that join columns of two projections, one of which they may share, as in multi-head
+       latent attention (DeepSeek-V2, arXiv 2405.04434) -> ``optc::HeadConcat``.
     Operands that are no more than split into heads are left alone.
 
     Attention that was spelled out is found behind this step, with operands [B, S, heads * size]:
@@ -124,6 +126,7 @@ def _attention(work: _Work, node: ir.Node, report: PassReport) -> None:
             read = [_read(work, part) for part in parts]
             size = read[0].columns.shape[1]
             order = common_order(read) if roles == "qk" else [*range(size)]
+            order = shared_first(read, order)
             folded = [
                 _folded(work, node, part, reading, order, role)
                 for part, reading, role in zip(parts, read, roles, strict=True)
@@ -150,7 +153,7 @@ def _attention_part(work: _Work, node: ir.Node, index: int) -> _Part:
     region = region_of(value, work.depends)
     through_heads = any((rank(v) or 0) > 3 for v in region.moving)
     heads = Heads(count, width // count, tokens_last=False)
-    return _Part(heads, region if through_heads else Region(value, value))
+    return _Part(heads, region if through_heads else Region(value, [value]))
 
 
 def _operator(work: _Work, node: ir.Node, heads: int, report: PassReport) -> None:
@@ -213,10 +216,9 @@ def _folded(
     Raises:
         Unreadable: Columns cannot be taken, or no rotary operator turns them so.
     """
-    x = part.region.source
-    if x is None or part.heads is None:
+    if part.heads is None:
         raise Unreadable("it comes from no projection")
-    x = take_columns(work.model, node, x, reading.columns[:, order].reshape(-1), role)
+    x = take_heads(work.model, node, part.region.sources, reading.columns[:, order], role)
     if reading.factor != 1.0:
         x = emit(node, "Mul", [x, _number(work.model, reading.factor)], x)
     if reading.turn is not None:

@@ -47,6 +47,7 @@ _AXIS = frozenset({"Split", "Concat", "RMSNormalization", "LayerNormalization", 
 _OURS = frozenset(
     {
         *("HeadRMSNorm", "GatedActivation", "AddRMSNorm", "Attention", "BlockHadamard"),
+        "HeadConcat",
         *(
             "TopKRouter",
             "ExpertMatMul",

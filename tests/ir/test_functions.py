@@ -68,6 +68,15 @@ def test_norms() -> None:
     np.testing.assert_allclose(normed, oracle.rms_norm(r + y, wide, 1e-3), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("shared", [0, 1])
+def test_heads_side_by_side(shared: int) -> None:
+    a, b = f32(2, 3, 1 if shared else 4, 5), f32(2, 3, 4, 2, seed=1)
+    operands = [a.reshape(2, 3, -1), b.reshape(2, 3, -1)]
+    (got,) = call("HeadConcat", operands, num_heads=4, shared=shared)
+    each = np.broadcast_to(a, (2, 3, 4, 5))
+    np.testing.assert_array_equal(got, np.concatenate([each, b], -1).reshape(2, 3, -1))
+
+
 @pytest.mark.parametrize("name", ["silu", "gelu", "gelu_tanh"])
 def test_gated_activation(name: str) -> None:
     x = 3 * f32(4, 10)

@@ -39,6 +39,7 @@ FAMILIES = {
     "alibi": Dense(alibi=True, rotary_dim=0, layer_norms=True, gated=False),
     "chunks": Dense(chunks=(0, 8)),
     "shared keys": Dense(windows=(0, 0, 0), shared_kv=1, qk_norm=True),
+    "latents": Dense(latent=16, heads=4, kv_heads=4, head_dim=12, rotary_dim=4),
     "embeddings of layers": Dense(layer_inputs=8, tied=True),
 }
 

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from optc.ir.forms import decoder
 from optc.ir.functions import make_node
 from optc.ir.weights import LazyWeight, as_lazy
+from tests.support.layers.latent import latent_heads
 
 Array = npt.NDArray[Any]
 
@@ -49,7 +50,13 @@ class Dense:
     shared_kv: int = 0
     #: Width of an embedding of each layer, from a table and a projection of the hidden state.
     layer_inputs: int = 0
+    #: Width of the latents that queries, keys and values come from.
+    latent: int = 0
     seed: int = 0
+
+    @property
+    def value_dim(self) -> int:
+        return self.head_dim - self.rotary_dim if self.latent else self.head_dim
 
     @property
     def layers(self) -> int:
@@ -236,9 +243,12 @@ def _attention(
 ) -> ir.Value:
     s = b.shape
     q_width, kv_width = s.heads * s.head_dim, s.kv_heads * s.head_dim
+    width = s.heads * s.value_dim
     sizes = [q_width, kv_width, kv_width]
     shares = b.shared is not None and index >= s.layers - s.shared_kv
-    if s.fused:
+    if s.latent:
+        q, k, v = latent_heads(b, x, index)
+    elif s.fused:
         qkv = b.linear(x, f"{index}.qkv", s.hidden, sum(sizes))
         split = b.constant(ir.tensor(sizes, ir.DataType.INT64), b.name("sizes"))
         q, k, v = b.op("Split", [qkv, split], outputs=3, axis=-1)
@@ -271,7 +281,7 @@ def _attention(
     out = b.ours(
         "Attention",
         [q, k, v, sinks, slopes],
-        q_width,
+        width,
         num_heads=s.heads,
         kv_num_heads=s.kv_heads,
         scale=s.head_dim**-0.5,
@@ -279,7 +289,7 @@ def _attention(
         window=window,
         chunk=s.chunks[index] if s.chunks else 0,
     )
-    result: ir.Value = b.linear(out, f"{index}.o", q_width, s.hidden)
+    result: ir.Value = b.linear(out, f"{index}.o", width, s.hidden)
     return result
 
 

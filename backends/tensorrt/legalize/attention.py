@@ -24,8 +24,8 @@ class LowerAttention(Pass):
 
     The mask [B, 1, S, Smax] is computed once for each window and chunk, as numbers that are added:
     so it costs no kernel of its own in every layer; slopes of heads are added to it layer by layer.
-    With a softcap or sinks, which TensorRT's Attention has not, scores are computed by operators of
-    their own.
+    With a softcap or sinks, which TensorRT's Attention has not, and with values narrower than keys,
+    scores are computed by operators of their own.
 
     Attributes:
         slot_length: Tokens that a slot holds (Smax); the caches' lengths become static.
@@ -77,7 +77,7 @@ class LowerAttention(Pass):
             presents.append(scattered)
             widths.append(width)
         query = _by_head(emit, "q", q, heads, widths[0])
-        if is_spelled(node):
+        if is_spelled(node) or widths[0] != widths[1]:
             attended = attended_by_scores(emit, node, query, presents, mask, widths)
         else:
             attended = emit.op(

@@ -73,6 +73,23 @@ def _head_norm(emit: Emitter, node: ir.Node) -> list[ir.Value]:
     return [emit.op("out", "Reshape", [normed, flat], ["B", "S", size])]
 
 
+def _head_concat(emit: Emitter, node: ir.Node) -> list[ir.Value]:
+    heads, parts, total = node.attributes.get_int("num_heads", 0), [], 0
+    counts = (1 if node.attributes.get_int("shared", 0) else heads, heads)
+    for name, value, count in zip("ab", node.inputs, counts, strict=True):
+        size = _width(node, value) // count
+        split = emit.integers(f"split_{name}", [0, 0, count, size])
+        part = emit.op(f"heads_{name}", "Reshape", [value, split], ["B", "S", count, size])
+        if count < heads:
+            each = emit.integers("each", [1, 1, heads, 1])
+            part = emit.op("of_each", "Expand", [part, each], ["B", "S", heads, size])
+        parts.append(part)
+        total += size
+    joined = emit.op("joined", "Concat", parts, ["B", "S", heads, total], axis=-1)
+    flat = emit.integers("merged", [0, 0, heads * total])
+    return [emit.op("out", "Reshape", [joined, flat], ["B", "S", heads * total])]
+
+
 def _add_norm(emit: Emitter, node: ir.Node) -> list[ir.Value]:
     residual, x, scale = node.inputs
     total = emit.op("sum", "Add", [residual, x], dims_of(node.outputs[0]))
@@ -131,6 +148,7 @@ def _width(node: ir.Node, value: ir.Value | None) -> int:
 
 _RULES: dict[str, Callable[[Emitter, ir.Node], list[ir.Value]]] = {
     "HeadRMSNorm": _head_norm,
+    "HeadConcat": _head_concat,
     "AddRMSNorm": _add_norm,
     "GatedActivation": _gated,
     "BlockHadamard": block_hadamard,

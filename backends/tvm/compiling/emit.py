@@ -25,6 +25,7 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "rms_norm": ("token_wise.norm", "RMSNorm", "rms_norm"),
     "layer_norm": ("token_wise.layer_norm", "LayerNorm", "layer_norm"),
     "head_rms_norm": ("token_wise.norm", "HeadRMSNorm", "head_rms_norm"),
+    "head_concat": ("kv.head_concat", "HeadConcat", "head_concat"),
     "gated_activation": ("token_wise.activation", "GatedActivation", "gated_activation"),
     "activation_quantize": (
         "token_wise.plain_activation",

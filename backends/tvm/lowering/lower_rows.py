@@ -124,6 +124,20 @@ def _head_rms_norm(lowering: Lowering, node: ir.Node) -> None:
     lowering.tensors[node.outputs[0]] = out
 
 
+def _head_concat(lowering: Lowering, node: ir.Node) -> None:
+    a, b = (lowering.tensor(value) for value in node.inputs)
+    heads, shared = node.attributes.get_int("num_heads", 1), node.attributes.get_int("shared", 0)
+    config = {
+        "heads": heads,
+        "first": width_of(a) // (1 if shared else heads),
+        "second": width_of(b) // heads,
+        "shared": bool(shared),
+    }
+    shape = (rows_of(b), heads * (config["first"] + config["second"]))
+    (out,) = lowering.call("head_concat", config, [a, b], [("float32", shape)])
+    lowering.tensors[node.outputs[0]] = out
+
+
 def _activation_check(node: ir.Node) -> str:
     name = node.attributes.get_string("activation", "")
     unknown = "" if name in _ACTIVATIONS else f"activation {name!r} has no kernel"
@@ -190,6 +204,7 @@ HANDLERS = {
     ("optc", "AddRMSNormQuantize"): Handler(_rms_norm, rotation_check),
     ("", "LayerNormalization"): Handler(_layer_norm, _last_axis),
     ("optc", "HeadRMSNorm"): Handler(_head_rms_norm),
+    ("optc", "HeadConcat"): Handler(_head_concat),
     ("optc", "GatedActivation"): Handler(_gated_activation, _activation_check),
     ("optc", "GatedActivationQuantize"): Handler(_gated_activation, _activation_check),
     ("optc", "QuantizeActivation"): Handler(_quantize, rotation_check),

@@ -1,10 +1,11 @@
-"""Embedding lookups and gathers of rows. A block a row."""
+"""Embedding lookups, gathers of rows, and heads of two values side by side. A block a row."""
 
 from __future__ import annotations
 
 import tvm
 
 from optc.backends.tvm.kernels.dsl.script import kernel, round_up
+from optc.backends.tvm.kernels.kv.head_concat import HeadConcat
 from optc.backends.tvm.kernels.token_wise.embedding import Embedding, QuantizedEmbedding
 from optc.backends.tvm.kernels.token_wise.gather_rows import RowGather
 from optc.backends.tvm_cuda.kernels.launch import launch, template
@@ -23,6 +24,19 @@ def gather_rows(config: RowGather) -> tvm.tirx.PrimFunc:
         rows = builder.argument("rows", (count,), "int32")
         out = builder.argument("out", (count, config.width))
         launch(template("gather_rows", config.width), (count,), _THREADS, (x, rows, out))
+    return builder.finish()
+
+
+def head_concat(config: HeadConcat) -> tvm.tirx.PrimFunc:
+    """a f32 [T,F] (shared) or [T,H*F], b f32 [T,H*S] -> out f32 [T,H*(F+S)]."""
+    heads, first, second = config.heads, config.first, config.second
+    with kernel("head_concat") as builder:
+        rows = builder.size()
+        a = builder.argument("a", (rows, first * (1 if config.shared else heads)))
+        b = builder.argument("b", (rows, heads * second))
+        out = builder.argument("out", (rows, heads * (first + second)))
+        function = template("head_concat", heads, first, second, config.shared)
+        launch(function, (rows,), _THREADS, (a, b, out))
     return builder.finish()
 
 

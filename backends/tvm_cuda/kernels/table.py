@@ -22,6 +22,7 @@ FUNCTIONS: dict[str, Callable[[Any], tvm.tirx.PrimFunc]] = {
     "embedding": embedding.embedding,
     "quantized_embedding": embedding.quantized_embedding,
     "gather_rows": embedding.gather_rows,
+    "head_concat": embedding.head_concat,
     "rotary_kv": kv.rotary_kv,
     "rotary": kv.rotary,
     "write_kv": kv.write_kv,

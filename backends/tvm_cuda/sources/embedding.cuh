@@ -1,5 +1,5 @@
 // Embedding lookup, from a table of its own or from the packed weight of a tied head, and gathers
-// of rows. A block of threads writes one row.
+// of rows; heads of two values side by side. A block of threads writes one row.
 #ifndef OPTC_EMBEDDING_CUH
 #define OPTC_EMBEDDING_CUH
 namespace optc {
@@ -8,6 +8,20 @@ template <int WIDTH> __device__ void gather_rows(const float* x, const int* rows
   const float* source = x + (long long)rows[blockIdx.x] * WIDTH;
   for (int i = threadIdx.x; i < WIDTH; i += (int)blockDim.x)
     out[(long long)blockIdx.x * WIDTH + i] = source[i];
+}
+
+// a f32 [T, FIRST] of all heads, or [T, HEADS * FIRST], b f32 [T, HEADS * SECOND].
+template <int HEADS, int FIRST, int SECOND, bool SHARED>
+__device__ void head_concat(const float* a, const float* b, float* out) {
+  constexpr int EACH = FIRST + SECOND;
+  const float* first = a + (long long)blockIdx.x * (SHARED ? FIRST : HEADS * FIRST);
+  const float* second = b + (long long)blockIdx.x * (HEADS * SECOND);
+  float* row = out + (long long)blockIdx.x * (HEADS * EACH);
+  for (int i = threadIdx.x; i < HEADS * EACH; i += (int)blockDim.x) {
+    const int head = i / EACH, column = i % EACH;
+    row[i] = column < FIRST ? first[(SHARED ? 0 : head * FIRST) + column]
+                            : second[head * SECOND + column - FIRST];
+  }
 }
 
 __device__ __forceinline__ float table_value(float value) { return value; }

@@ -115,6 +115,29 @@ def _head_rms_norm(attributes: Attributes, present: frozenset[str]) -> str:
     return head_norm("x", "scale", "y", attributes["num_heads"], attributes["epsilon"])
 
 
+def _head_concat(attributes: Attributes, present: frozenset[str]) -> str:
+    """Statements: the columns of each head of b behind those of a, or of the one that all share."""
+    heads = int(attributes["num_heads"])
+    lines = ["lead = Shape <end: int = -1> (b)"]
+    for name, count in (("a", 1 if attributes["shared"] else heads), ("b", heads)):
+        lines += [
+            integers(f"{name}_tail", (count, -1)),
+            f"{name}_split = Concat <axis: int = 0> (lead, {name}_tail)",
+            f"{name}_heads = Reshape ({name}, {name}_split)",
+        ]
+    return "\n".join(
+        [
+            *lines,
+            integers("each", (heads, 1)),
+            "a_each = Expand (a_heads, each)",
+            "joined = Concat <axis: int = -1> (a_each, b_heads)",
+            integers("flat", (-1,)),
+            "shape = Concat <axis: int = 0> (lead, flat)",
+            "y = Reshape (joined, shape)",
+        ]
+    )
+
+
 def _add_rms_norm(attributes: Attributes, present: frozenset[str]) -> str:
     norm = rms_norm("sum", "scale", "normed", attributes["epsilon"])
     return f"sum = Add (residual, x)\n{norm}"
@@ -135,6 +158,13 @@ OPERATORS = (
         ("y: float",),
         {"num_heads": int, "epsilon": float},
         _head_rms_norm,
+    ),
+    Operator(
+        "HeadConcat",
+        ("a", "b"),
+        ("y: float",),
+        {"num_heads": int, "shared": int},
+        _head_concat,
     ),
     Operator(
         "AddRMSNorm",

@@ -22,6 +22,8 @@ _TOLERANCE = 2e-4
 #: A divisor's epsilon is smaller than this.
 _LARGEST_EPSILON = 1e-3
 _ROWS = 16
+#: Sizes of logits that lie close together, and how many correction biases are tried.
+_CLOSE, _BIASES = (0.02, 0.05, 0.1, 0.1, 0.1, 0.2), 3
 
 
 @dataclass(frozen=True)
@@ -112,35 +114,42 @@ def recognize(run: Run, hints: Hints) -> Routing | None:
 
     The order of a row's experts does not count: their results are summed.
     """
-    logits, bias = probes(hints.experts)
-    weights, experts = run(logits, bias)
-    found = _ordered(np.asarray(weights, np.float32), np.asarray(experts, np.intp))
+    asked = probes(hints.experts, _BIASES if hints.biased else 1)
+    answers = []
+    for logits, bias in asked:
+        weights, experts = run(logits, bias)
+        answers.append(_ordered(np.asarray(weights, np.float32), np.asarray(experts, np.intp)))
+    (logits, _), found = asked[0], answers[0]
     for one in _choices(hints):
-        chosen = np.sort(one.choose(logits, bias), axis=-1)
-        if not np.array_equal(chosen, found[1]):
+        if not all(
+            np.array_equal(np.sort(one.choose(*probe), axis=-1), answer[1])
+            for probe, answer in zip(asked, answers, strict=True)
+        ):
             continue
         for whole in _weighings(one, hints, logits, found):
-            if np.allclose(whole.weigh(logits, chosen), found[0], rtol=_TOLERANCE, atol=0):
+            if np.allclose(whole.weigh(logits, found[1]), found[0], rtol=_TOLERANCE, atol=0):
                 return whole
     return None
 
 
-def probes(experts: int) -> tuple[Float32, Float32]:
+def probes(experts: int, biases: int = _BIASES) -> list[tuple[Float32, Float32]]:
     """Logits [T, E] of several sizes, without ties, some so low that sigmoids come near a divisor's
-    epsilon; and a bias [E] that changes the choice."""
+    epsilon, some so close together that the sum of a group's best is not that of the best alone;
+    each time with a bias [E] that changes the choice, less and less."""
     rng = np.random.default_rng(experts)
 
     def levels() -> npt.NDArray[np.float64]:
         uneven = np.arange(experts) + rng.uniform(-0.4, 0.4, experts)
         return rng.permutation(uneven / experts * 5 - 2.5)
 
-    rows = [
-        levels() * size + shift
-        for size, shift in ((0.5, 0), (1, 0), (2, 0), (1, -20), (1, -45))
-        for _ in range(_ROWS)
+    sizes = [(0.5, 0), (1, 0), (2, 0), (1, -20), (1, -45), *((size, 0) for size in _CLOSE)]
+    return [
+        (
+            np.array([levels() * s + at for s, at in sizes for _ in range(_ROWS)], np.float32),
+            (levels() / 4**number).astype(np.float32),
+        )
+        for number in range(1, biases + 1)
     ]
-    bias = levels() / 4
-    return np.array(rows, np.float32), bias.astype(np.float32)
 
 
 def _softmax(x: Float32) -> Float32:

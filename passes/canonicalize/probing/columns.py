@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,51 @@ from optc.passes.canonicalize.dataflow import dims, emit, insert, last_axis_rang
 from optc.passes.canonicalize.probing.evaluate import Unreadable
 
 Ints = npt.NDArray[np.int64]
+
+
+def take_heads(
+    model: ir.Model, before: ir.Node, sources: Sequence[ir.Value], columns: Ints, role: str
+) -> ir.Value:
+    """Heads [B, S, H * D] of ``columns`` [H, D], which count those of all ``sources`` in turn.
+
+    Of one source they are columns of it (`take_columns`); of two, ``optc::HeadConcat`` joins them.
+
+    Raises:
+        Unreadable: Columns cannot be taken, or those of the sources are mixed.
+    """
+    starts = np.cumsum([0, *(int(dims(source)[-1] or 0) for source in sources)])
+    pieces = list(_pieces(starts, columns))
+    if len(pieces) == 1:
+        index, own = pieces[0]
+        return take_columns(model, before, sources[index], own.reshape(-1), role)
+    shared = [bool((own == own[0]).all()) for _, own in pieces]
+    if len(pieces) != 2 or shared[1]:
+        raise Unreadable("its dimensions take turns in coming from two projections")
+    parts = [
+        take_columns(model, before, sources[index], own[0] if alike else own.reshape(-1), name)
+        for (index, own), alike, name in zip(pieces, shared, (f"{role}0", f"{role}1"), strict=True)
+    ]
+    attributes = {"num_heads": len(columns), "shared": int(shared[0])}
+    joined = make_node(model, "HeadConcat", parts, attributes)
+    joined.outputs[0].shape = ir.Shape([*dims(parts[0])[:-1], columns.size])
+    insert(before, joined)
+    return joined.outputs[0]
+
+
+def _pieces(starts: Ints, columns: Ints) -> Iterator[tuple[int, Ints]]:
+    """The dimensions of heads in runs of one source: its index, and columns of it [H, d].
+
+    Raises:
+        Unreadable: Heads have a dimension from different sources.
+    """
+    of_source = np.searchsorted(starts, columns[0], side="right") - 1
+    cuts = [0, *(np.flatnonzero(np.diff(of_source)) + 1), columns.shape[1]]
+    for first, last in pairwise(cuts):
+        index = int(of_source[first])
+        own = columns[:, first:last] - starts[index]
+        if (own < 0).any() or (own >= starts[index + 1] - starts[index]).any():
+            raise Unreadable("its heads come from different projections")
+        yield index, own
 
 
 def take_columns(

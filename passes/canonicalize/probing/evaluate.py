@@ -62,7 +62,8 @@ class Probes:
 
     Args:
         model: The model.
-        region: Part of it, with a source.
+        region: Part of it, with sources. Their columns are numbered through, one source behind
+            the other.
         depends: What depends on positions.
 
     Raises:
@@ -70,16 +71,18 @@ class Probes:
     """
 
     def __init__(self, model: ir.Model, region: Region, depends: Dependence) -> None:
-        if region.source is None:
+        if not region.sources:
             raise ValueError("the region has no source")
-        self.source = region.source
-        self.width = int(dims(region.source)[-1] or 0)
+        self._sources = region.sources
+        widths = [int(dims(source)[-1] or 0) for source in region.sources]
+        self.width, self._ends = sum(widths), np.cumsum(widths)[:-1]
         self._positions = depends.positions
         self._names = dims(depends.positions)
         behind, self.trig = _walk(region.of_positions, TRIG)
         before, _ = _walk([operand(node, 0) for node in self.trig])
-        self._shaped = _shaped({*region.nodes, *behind, *before}, (self.source, self._positions))
-        given = [depends.positions, *self._shaped, self.source]
+        inside = {*region.nodes, *behind, *before}
+        self._shaped = _shaped(inside, (*self._sources, self._positions))
+        given = [depends.positions, *self._shaped, *self._sources]
         order = {node: index for index, node in enumerate(model.graph)}
 
         def part(nodes: Iterable[ir.Node], inputs: list[ir.Value], outputs: list[ir.Value]) -> Part:
@@ -88,7 +91,7 @@ class Probes:
             return Part(open_session(cut.model, 1), tuple(inputs), cut.feeds())
 
         turned = [node.outputs[0] for node in self.trig]
-        self._whole = part({*region.nodes, *behind, *self.trig, *before}, given, [region.result])
+        self._whole = part({*inside, *self.trig}, given, [region.result])
         cut = {*region.nodes, *behind}
         # without what makes the angles: values of it of which the rest reads the shape
         self._beside = _shaped(cut, (*given, *turned))
@@ -131,7 +134,7 @@ class Probes:
     ) -> Float32:
         """The result for one token x [W], flat, with ``cos`` and ``sin`` of frequencies."""
         feeds = self._sizes(1, 1, self._beside) | {self._positions: np.zeros((1, 1), np.int64)}
-        feeds[self.source] = x.reshape(1, 1, -1)
+        feeds |= self._parts(x.reshape(1, 1, -1))
         for node, values in zip(self.trig, self.frequencies, strict=True):
             function = cos if is_op(node, "Cos") else sin
             feeds[node.outputs[0]] = function(values).astype(np.float32)
@@ -139,8 +142,12 @@ class Probes:
 
     def honest(self, x: Float32, positions: npt.NDArray[np.int64]) -> Float32:
         """The result for x [B, S, W] at positions [B, S], nothing put in its place."""
-        feeds = self._sizes(*positions.shape) | {self._positions: positions, self.source: x}
+        feeds = self._sizes(*positions.shape) | {self._positions: positions} | self._parts(x)
         return self._whole.run(feeds)[0]
+
+    def _parts(self, x: Float32) -> dict[ir.Value, Float32]:
+        """The columns of each source."""
+        return dict(zip(self._sources, np.split(x, self._ends, axis=-1), strict=True))
 
 
 def _walk(

@@ -50,6 +50,14 @@ def common_order(readings: Sequence[Reading]) -> list[int]:
     return [*first, *second, *rest]
 
 
+def shared_first(readings: Sequence[Reading], order: Sequence[int]) -> list[int]:
+    """``order`` with the dimensions before the others that all heads have of the same column, in
+    one of ``readings``: what comes of two projections is joined in this way."""
+    heads = [reading.columns for reading in readings if len(reading.columns) > 1]
+    common = {d for columns in heads for d in order if (columns[:, d] == columns[0, d]).all()}
+    return sorted(order, key=lambda dim: dim not in common)
+
+
 def rotary_of(turn: Turn, order: Sequence[int]) -> Rotary | None:
     """The rotary operator that turns dimensions in ``order``; None if none does."""
     interleaved = _form(turn, order)

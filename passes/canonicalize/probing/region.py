@@ -1,7 +1,8 @@
 """The part of a graph that lies between a projection and the heads that attention reads.
 
-It only moves values, turns pairs of them by angles and scales them, so that it is linear in one
-operand [B, S, W] that every path comes from.
+It only moves values, turns pairs of them by angles and scales them, so that it is linear in the
+operands [B, S, W] that its paths come from: one, or two where heads join columns of their own and
+columns that all of them share.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ MOVES = frozenset(
 _SUMS = frozenset({"Add", "Sub"})
 _PRODUCTS = frozenset({"Mul", "Div"})
 TRIG = ("Cos", "Sin")
+_MOST_SOURCES = 2
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Region:
 
     Attributes:
         result: The value that is read.
-        source: The operand [B, S, W]; None until it is found.
+        sources: Its operands [B, S, W], those that all paths come from.
         nodes: Those in between.
         of_positions: Values of positions alone that they read.
         moving: Values of tokens in between.
@@ -81,7 +83,7 @@ class Region:
     """
 
     result: ir.Value
-    source: ir.Value | None = None
+    sources: list[ir.Value] = field(default_factory=list)
     nodes: set[ir.Node] = field(default_factory=set)
     of_positions: list[ir.Value] = field(default_factory=list)
     moving: set[ir.Value] = field(default_factory=set)
@@ -92,7 +94,8 @@ class Region:
         """True if heads are only split off columns side by side: nothing is to be found."""
         moved = [node for node in self.nodes if any(v in self.moving for v in node.outputs)]
         shapes = {h for n in moved for v in (n.inputs[0], *n.outputs) for h in _heads(v)}
-        return not self.of_positions and len(shapes) < 2 and all(map(_splits, moved))
+        one = len(self.sources) == 1 and not self.of_positions and len(shapes) < 2
+        return one and all(map(_splits, moved))
 
 
 def _heads(value: ir.Value | None) -> list[tuple[int, int]]:
@@ -140,19 +143,19 @@ def region_of(result: ir.Value, depends: Dependence) -> Region:
             region.moving.add(value)
         if not is_op(node, "Shape"):
             stack.extend(v for v in node.inputs if v is not None)
-    if region.source is None and not region.reason:
+    if not region.sources and not region.reason:
         region.reason = "it comes from no projection"
     return region
 
 
 def _bound(region: Region, value: ir.Value) -> None:
-    """``value`` is the operand of the region."""
+    """``value`` is an operand of the region."""
     if rank(value) != 3 or not isinstance(dims(value)[-1], int):
         region.reason = f"it comes from a value of shape {dims(value)}"
-    elif region.source is not None and region.source is not value:
+    elif value not in region.sources:
+        region.sources.append(value)
+    if len(region.sources) > _MOST_SOURCES:
         region.reason = "it comes from several projections"
-    else:
-        region.source = value
 
 
 def _inside(node: ir.Node, value: ir.Value, depends: Dependence) -> bool:

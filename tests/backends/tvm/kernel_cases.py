@@ -25,7 +25,7 @@ from optc.backends.tvm.kernels.experts import (
     top_k_router,
     two_level_experts,
 )
-from optc.backends.tvm.kernels.kv import copy_kv, rotary_kv, tree_kv
+from optc.backends.tvm.kernels.kv import copy_kv, head_concat, rotary_kv, tree_kv
 from optc.backends.tvm.kernels.sampling import sampling
 from optc.backends.tvm.kernels.token_wise import (
     activation,
@@ -68,6 +68,7 @@ _FUNCTIONS: dict[type, Any] = {
     rows.RowGather: rows.gather_rows,
     adapters.AdapterShrink: adapters.adapter_shrink,
     adapters.AdapterGrow: adapters.adapter_grow,
+    head_concat.HeadConcat: head_concat.head_concat,
     rotary_kv.RotaryKV: rotary_kv.rotary_kv,
     rotary_kv.Rotary: rotary_kv.rotary,
     rotary_kv.WriteKV: rotary_kv.write_kv,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import transformers
 
 from benchmarks.families.tiny import (
@@ -51,3 +52,10 @@ def test_a_lost_kind_is_told() -> None:
 
 def test_rotary_parts_of_heads_are_small() -> None:
     assert SIZES["qk_rope_head_dim"] == SIZES["rotary_dim"] == SIZES["sliding_window"] == 8
+
+
+@pytest.mark.parametrize("kind", ["deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu"])
+def test_sizes_of_latent_attention_hang_together(kind: str) -> None:
+    config = tiny_config(kind)
+    assert config.num_key_value_heads == config.num_attention_heads == 4
+    assert config.head_dim == config.qk_rope_head_dim == 8

@@ -42,6 +42,32 @@ def test_a_linear_layer_of_flat_tokens() -> None:
     assert unchanged(model(nodes), {"x": f32(2, 3, 8)}, FoldWeights(), FoldTokens()) < 1e-6
 
 
+@pytest.mark.parametrize("how", ["Reshape (x, head)", "Unsqueeze (x, one)"])
+def test_tokens_of_one_head(how: str) -> None:
+    """Latents of keys and values are one head of a cache before the layer that expands them."""
+    constants = {
+        "head": np.array([2, 1, -1, 8]),
+        "one": np.array([1]),
+        "back": np.array([2, -1, 6]),
+    }
+    nodes = f"o = {how} m = MatMul (o, w) t = Tanh (m) y = Reshape (t, back)"
+    used = {name: value for name, value in constants.items() if f"{name})" in nodes}
+
+    def model() -> ir.Model:
+        found = exported("(float[2,S,8] x) => (float[2,S,6] y)", nodes, {"w": WEIGHTS["w"]}, used)
+        for node, width in zip(found.graph, (8, 6, 6), strict=False):
+            node.outputs[0].shape = ir.Shape([2, 1, "S", width])
+        return found
+
+    text, report = after(model(), FoldTokens())
+    assert text == expected("""
+        t0 = MatMul (x, w)
+        y = Tanh (t0)
+        """)
+    assert report.details == {"reshape": 1}
+    assert unchanged(model(), {"x": f32(2, 3, 8)}, FoldTokens()) < 1e-6
+
+
 AXES = {
     "softmax": "m = MatMul (f, w) s = Softmax <axis: int = 1> (m) y = Reshape (s, back)",
     "norm": "m = MatMul (f, w) s = LayerNormalization <axis: int = 1> (m, bias) "

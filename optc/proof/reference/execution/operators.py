@@ -66,6 +66,14 @@ def _head_rms_norm(operands: Operands, attributes: Attributes) -> Tensor:
     return F.rms_norm(heads, (heads.shape[-1],), scale, attributes["epsilon"]).flatten(-2)
 
 
+def _head_concat(operands: Operands, attributes: Attributes) -> Tensor:
+    """Columns of each head of b [..., H*d] behind those of a, or of the one that all share."""
+    heads = attributes["num_heads"]
+    b = given(operands, 1).unflatten(-1, (heads, -1))
+    a = given(operands, 0).unflatten(-1, (1 if attributes["shared"] else heads, -1))
+    return torch.cat([a.expand(*b.shape[:-1], -1), b], dim=-1).flatten(-2)
+
+
 def _block_hadamard(operands: Operands, attributes: Attributes) -> Tensor:
     """x [..., K] rotated by blocks (`optc.runtime.executable.block_hadamard`)."""
     x, block = given(operands, 0).float(), attributes["block"]
@@ -253,6 +261,7 @@ OPERATORS: Mapping[tuple[str, str], Function] = {
     ("", "Gather"): _gather,
     ("", "MatMul"): _matmul,
     (DOMAIN, "HeadRMSNorm"): _head_rms_norm,
+    (DOMAIN, "HeadConcat"): _head_concat,
     (DOMAIN, "BlockHadamard"): _block_hadamard,
     (DOMAIN, "Attention"): attention,
     (DOMAIN, "CrossAttention"): cross_attention,

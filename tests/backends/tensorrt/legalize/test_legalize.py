@@ -187,6 +187,22 @@ def test_token_wise_operators_equal_their_oracles(activation: str) -> None:
     np.testing.assert_allclose(g, oracle.gated(x, activation), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("shared", [0, 1])
+def test_heads_side_by_side(shared: int) -> None:
+    width = 3 if shared else 12
+    model = model_of(
+        f"g (float[B,S,{width}] x, float[B,S,8] y) => (float[B,S,20] z)",
+        f"z = optc.HeadConcat <num_heads: int = 4, shared: int = {shared}> (x, y)",
+    )
+    Inline().run(model)
+    assert "HeadConcat" not in operators(model)
+    assert list(problems(model, ("sm_80",))) == []
+    x, y = f32(2, 5, width), f32(2, 5, 8, seed=1)
+    first = np.broadcast_to(x.reshape(2, 5, -1, 3), (2, 5, 4, 3))
+    want = np.concatenate([first, y.reshape(2, 5, 4, 2)], -1).reshape(2, 5, 20)
+    np.testing.assert_array_equal(run(model, {"x": x, "y": y})[0], want)
+
+
 def test_a_clamped_gate_equals_its_oracle() -> None:
     gate = "limit: float = 0.5, alpha: float = 1.75, up_shift: float = 1.0"
     model = model_of(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.backends.tvm.kernel_cases import DEVICE
+from tests.backends.tvm.kernels.kv import test_head_concat as head_concat
 from tests.backends.tvm.kernels.token_wise import test_activation as activation
 from tests.backends.tvm.kernels.token_wise import test_adapters as adapters
 from tests.backends.tvm.kernels.token_wise import test_elementwise as elementwise
@@ -33,6 +34,11 @@ def test_layer_norm(bias: bool) -> None:
 
 def test_head_rms_norm() -> None:
     norm.test_head_rms_norm(DEVICE)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_heads_side_by_side(shared: bool) -> None:
+    head_concat.test_heads_side_by_side(DEVICE, 17, 3, shared)
 
 
 @pytest.mark.parametrize("name", activation.ORACLES)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from optc.passes.canonicalize.experts.routing import Hints, Routing, probes, recognize
+from optc.passes.canonicalize.experts.routing import (
+    Hints,
+    Routing,
+    Run,
+    _choices,
+    probes,
+    recognize,
+)
 from tests.support.experts.oracle import route
 from tests.support.ir_text import Array
 
@@ -23,7 +31,7 @@ def hints(routing: Routing, first: str) -> Hints:
     return Hints(CHOSEN, EXPERTS, (first, *others), constants, counts, routing.corrected)
 
 
-def run_by_oracle(routing: Routing) -> Array:
+def run_by_oracle(routing: Routing) -> Run:
     """The oracle as a router, a row's experts in the reverse order."""
 
     def run(logits: Array, bias: Array) -> tuple[Array, Array]:
@@ -89,7 +97,31 @@ def test_anything_else_is_no_router(what: str) -> None:
 
 
 def test_probes_have_no_ties() -> None:
-    logits, bias = probes(512)
-    assert all(len(np.unique(row)) == 512 for row in logits)
-    assert len(np.unique(bias)) == 512
-    assert logits.min() < -45 - 2
+    for logits, bias in probes(512):
+        assert all(len(np.unique(row)) == 512 for row in logits)
+        assert len(np.unique(bias)) == 512
+        assert logits.min() < -45 - 2
+
+
+def _run(routing: Routing, logits: Array, bias: Array) -> tuple[Array, Array]:
+    chosen = routing.choose(logits, bias)
+    return routing.weigh(logits, chosen), chosen
+
+
+@pytest.mark.parametrize("experts", [4, 6, 8])
+@pytest.mark.parametrize("biased", [False, True])
+def test_few_experts_are_told_by_what_they_choose(experts: int, biased: bool) -> None:
+    """With few of them, or a bias that outweighs scores, many configurations mostly agree."""
+    known = Hints(2, experts, ("softmax", "sigmoid"), (), (1, 2, 3), biased)
+    rng = np.random.default_rng(5)
+    sizes = rng.choice([0.05, 0.3, 1, 2], (1000, 1))
+    logits = (rng.standard_normal((1000, experts)) * sizes).astype(np.float32)
+    bias = (rng.standard_normal(experts) * 0.3).astype(np.float32)
+    for one in _choices(known):
+        if one.groups > 1 and one.top_groups * experts // one.groups < 2:
+            continue  # chooses experts of no group
+        found = recognize(partial(_run, one), known)
+        assert found is not None
+        pairs = zip(found.choose(logits, bias), one.choose(logits, bias), strict=True)
+        apart = [i for i, (a, b) in enumerate(pairs) if set(a) != set(b)]
+        assert len(apart) < 5, (found, one)

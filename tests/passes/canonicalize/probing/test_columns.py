@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.functions import attributes_of, ensure_function
-from optc.passes.canonicalize.probing.columns import take_columns
+from optc.passes.canonicalize.probing.columns import take_columns, take_heads
 from optc.passes.canonicalize.probing.evaluate import Unreadable
 from tests.passes.canonicalize.texts import exported
 from tests.support.ir_text import f32
@@ -142,3 +142,60 @@ def test_a_new_weight_is_called_by_its_role() -> None:
 def test_what_cannot_be_put_in_another_order(nodes: str, columns: list[int], reason: str) -> None:
     with pytest.raises(Unreadable, match=reason):
         taken(nodes, columns)
+
+
+#: Two heads of four: from p (8 columns) and q (8 columns, counted from 8 on).
+JOINED = {
+    "shared first": ([[3, 1, 8, 9], [3, 1, 12, 13]], 1),
+    "own first": ([[3, 1, 8, 9], [7, 5, 12, 13]], 0),
+    "from the second first": ([[9, 8, 0, 5], [9, 8, 1, 4]], 1),
+}
+TWO = "p = MatMul (h, w) q = MatMul (h, u) x = Concat <axis = -1> (p, q)"
+
+
+def joined(columns: list[list[int]]) -> tuple[np.ndarray, np.ndarray, ir.Node]:
+    """Heads of these columns of two projections, the same by NumPy, and what joins them."""
+    feeds = {"h": f32(2, 3, 6, seed=9)}
+    weights = WEIGHTS | {"u": f32(6, 8, seed=7)}
+
+    def fresh() -> ir.Model:
+        return exported(SIGNATURE, f"{TWO} out = Identity (x)", weights, CONSTANTS)
+
+    (whole,) = run(fresh(), feeds)
+    model = fresh()
+    values = {str(v.name): v for node in model.graph for v in node.outputs}
+    last = values["out"].producer()
+    assert last is not None
+    found = take_heads(model, last, [values["p"], values["q"]], np.array(columns), "k")
+    last.replace_input_with(0, found)
+    node = found.producer()
+    assert node is not None
+    return run(model, feeds)[0], whole[..., np.ravel(columns)], node
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_heads_of_two_projections_are_joined(name: str) -> None:
+    columns, shared = JOINED[name]
+    found, expected, node = joined(columns)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    assert node.op_type == "HeadConcat"
+    assert attributes_of(node) == {"num_heads": 2, "shared": shared}
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ([[0, 8, 1, 9], [2, 10, 3, 11]], "take turns in coming from two projections"),
+        ([[0, 1, 8, 9], [2, 3, 8, 9]], "take turns in coming from two projections"),
+        ([[0, 1, 8, 9], [8, 9, 0, 1]], "its heads come from different projections"),
+    ],
+)
+def test_other_heads_of_two_projections_are_not(columns: list[list[int]], reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        joined(columns)
+
+
+def test_heads_of_one_of_two_projections_are_its_columns() -> None:
+    found, expected, node = joined([[10, 9, 8, 11], [12, 13, 14, 15]])
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    assert node.op_type == "MatMul"

@@ -56,17 +56,25 @@ def region(nodes: str) -> tuple[Region, dict[str, ir.Value]]:
 def test_moves_rotations_and_factors_lead_to_the_projection(nodes: str) -> None:
     found, values = region(nodes)
     assert found.reason == ""
-    assert found.source is values["p"]
+    assert found.sources == [values["p"]]
     assert (found.of_positions == [values["c"]]) == ("c)" in nodes)
     assert values["y"] in found.moving
     assert values["p"].producer() not in found.nodes
 
 
+@pytest.mark.parametrize("nodes", ["y = Add (p, q)", "y = Concat <axis = -1> (p, q)"])
+def test_paths_may_come_from_two_projections(nodes: str) -> None:
+    found, values = region(nodes)
+    assert found.reason == ""
+    assert {str(source.name) for source in found.sources} == {"p", "q"}
+    assert not found.is_plain
+    assert values["y"] in found.moving
+
+
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [
-        ("y = Add (p, q)", "it comes from several projections"),
-        ("a = Neg (q) y = Sub (p, a)", "it comes from several projections"),
+        ("r = Relu (p) a = Add (p, q) y = Add (a, r)", "it comes from several projections"),
         ("a = Reshape (p, heads) y = Relu (a)", "it comes from a value of shape ['B', 'S', 2, 4]"),
         ("y = Identity (c)", "it comes from no projection"),
         ("y = Identity (one)", "it comes from no projection"),
@@ -91,7 +99,7 @@ def test_what_is_no_such_part_says_why(nodes: str, reason: str) -> None:
 def test_other_operators_bound_it(nodes: str) -> None:
     """They are what is read themselves: nothing lies in between."""
     found, values = region(nodes)
-    assert found.source is values["y"]
+    assert found.sources == [values["y"]]
     assert found.nodes == set()
 
 

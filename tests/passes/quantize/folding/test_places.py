@@ -42,6 +42,7 @@ FOUND = {
     "alibi": ({NORM: 4, VALUES: 2}, 2),
     "chunks": ({NORM: 4, PRODUCT: 2, VALUES: 2}, 0),
     "shared keys": ({NORM: 6, PRODUCT: 3, VALUES: 1}, 2),  # two attentions read the values
+    "latents": ({NORM: 8, PRODUCT: 2, VALUES: 2}, 0),
     # the embedding, and what a layer's own one is multiplied by, have other readers
     "embeddings of layers": ({NORM: 4, PRODUCT: 2, VALUES: 2}, 5),
 }

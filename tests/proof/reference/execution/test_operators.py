@@ -126,6 +126,8 @@ CASES = [
     Case("MatMul", [X, normal(12, 7)]),
     Case("Mul", [X, lazy(normal(12, 1))]),  # what the graph sees turned, of no linear layer
     ours("HeadRMSNorm", [X, vector(6)], num_heads=2, epsilon=1e-5),
+    ours("HeadConcat", [normal(2, 5, 3), X], num_heads=4, shared=1),
+    ours("HeadConcat", [normal(2, 5, 8), X], num_heads=4, shared=0),
     *(
         ours("BlockHadamard", [normal(2, 3, width)], block=16, width=width, inverse=inverse)
         for width in (16, 32, 40)

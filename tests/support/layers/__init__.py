@@ -1,0 +1,1 @@
+"""Layers of tiny decoders that need more than a few lines."""
