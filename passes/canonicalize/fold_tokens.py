@@ -94,14 +94,15 @@ def _unfold(graph: ir.Graph, node: ir.Node, unfolded: Unfolded, report: PassRepo
         _unfold_reshape(node, unfolded, report)
         return
     changes = _changes(graph, node)
-    if changes is None or not _others_fit(node, unfolded):
-        miss(report, node, f"{node.op_type} of all tokens in one axis is not of the last axis")
-        return
-    attributes, inputs = changes
-    inputs = [unfolded.get(v, v) if v is not None else None for v in inputs]
     flat = next(v for v in node.inputs if v in unfolded)
     lead = dims(unfolded[flat])[:2]
     folded = (rank(flat) or 0) - (rank(unfolded[flat]) or 0) + 2  # axes that tokens had
+    if changes is None or not _others_fit(node, unfolded):
+        if folded == 1:  # angles are often given an axis of heads, and nothing is amiss
+            miss(report, node, f"{node.op_type} of all tokens in one axis is not of the last axis")
+        return
+    attributes, inputs = changes
+    inputs = [unfolded.get(v, v) if v is not None else None for v in inputs]
     copy = ir.Node(
         node.domain,
         node.op_type,

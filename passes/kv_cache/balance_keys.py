@@ -32,7 +32,8 @@ class BalanceKeys(ReadsText):
 
         1. each rotary pair of channels is divided by (E[k²] / E[q²]) ** 1/4, and that of the
            queries multiplied by it: in the scales of their norms or the rows of their
-           projections, where nothing but a rotary embedding lies between them and the attention;
+           projections, where nothing but a rotary embedding, a Split, or a join with channels that
+           heads share lies between them and the attention;
         2. the mean of every channel is subtracted, where scores have neither a softcap nor sinks
            beside them: it adds the same to all scores of a query, which the softmax takes away.
            Keys that ``rotate-kv`` rotates afterwards keep it: int4 keys lost more without.

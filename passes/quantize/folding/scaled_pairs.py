@@ -9,7 +9,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from optc.ir.functions import DOMAIN, is_op
-from optc.ir.graph import constant, width
+from optc.ir.graph import constant, constant_ints, width
 from optc.ir.linear import Linear, linear_of
 from optc.passes.quantize.folding.fold import vector_of
 from optc.passes.quantize.folding.weights import scaled_rows
@@ -24,19 +24,57 @@ _EVEN = "optc.even_pairs"
 
 
 @dataclass(frozen=True)
+class Giver:
+    """What sets the size of each channel of queries or keys.
+
+    Attributes:
+        source: A linear layer, or the scale of a norm: of all channels, or of one head's where the
+            heads share it.
+        start: The layer's first row that gives them, where a Split cuts its result.
+        shared: First channels of each head that come from elsewhere, and that all heads share.
+    """
+
+    source: Linear | ir.Value
+    start: int = 0
+    shared: int = 0
+
+    @property
+    def norm(self) -> ir.Value | None:
+        """The scale of a norm, if it is one that gives all channels."""
+        return self.source if isinstance(self.source, ir.Value) and not self.shared else None
+
+    def multiply(self, factors: Float64) -> None:
+        """Multiply channels by ``factors`` [n, D]: rows and bias of a layer, or a norm's scale,
+        which has the first of them where heads share it."""
+        exact = factors[:, self.shared :].astype(np.float32).ravel()
+        if isinstance(self.source, ir.Value):
+            scale = vector_of(self.source)
+            self.source.const_value = ir.tensor(scale * exact[: scale.size], name=self.source.name)
+            return
+        linear = linear_of(self.source.output)  # as it is now: queries may have been scaled in it
+        if linear is None:
+            raise ValueError(f"{self.source.name}: the layer is gone")
+        rows = np.ones(linear.weight.rows_shape[0], np.float32)
+        rows[self.start : self.start + exact.size] = exact
+        linear.initializer.const_value = scaled_rows(linear.weight, rows)
+        if linear.bias is not None:
+            bias = vector_of(linear.bias) * rows
+            linear.bias.const_value = ir.tensor(bias, name=linear.bias.name)
+
+
+@dataclass(frozen=True)
 class Operands:
     """Queries and keys of an attention whose channels can be scaled where they are made.
 
     Attributes:
         attention: The node.
-        q: Rows of a linear layer that give the queries, or the scale of their norm: of all
-            channels, or of one head's where the heads share it.
-        k: The same of the keys.
+        q: What gives the queries.
+        k: What gives the keys.
     """
 
     attention: ir.Node
-    q: Linear | ir.Value
-    k: Linear | ir.Value
+    q: Giver
+    k: Giver
 
     @property
     def heads(self) -> tuple[int, int]:
@@ -52,13 +90,13 @@ class Operands:
     def norms(self) -> tuple[Float64, Float64] | None:
         """Mean squares [Hkv, D] of queries and keys where scales of norms say them: a norm's
         result has a mean square of 1 before its scale."""
-        if isinstance(self.q, Linear) or isinstance(self.k, Linear):
+        if self.q.norm is None or self.k.norm is None:
             return None
         heads, kv_heads = self.heads
         size = (width(_operand(self.attention, 1)) or 0) // kv_heads
         squares = [
             np.square(np.resize(vector_of(vector).astype(np.float64), (count, size)))
-            for vector, count in ((self.q, heads), (self.k, kv_heads))
+            for vector, count in ((self.q.norm, heads), (self.k.norm, kv_heads))
         ]
         return squares[0].reshape(kv_heads, -1, size).mean(1), squares[1]
 
@@ -76,15 +114,17 @@ class Operands:
         """
         heads, kv_heads = self.heads
         size = k_square.shape[1]
-        if any(isinstance(o, ir.Value) and vector_of(o).size == size for o in (self.q, self.k)):
+        norms = [giver.norm for giver in (self.q, self.k)]
+        if any(norm is not None and vector_of(norm).size == size for norm in norms):
             q_square, k_square = (
                 a.mean(0, keepdims=True).repeat(kv_heads, 0) for a in (q_square, k_square)
             )
         scales = _scales(k_square, q_square, _operand(self.attention, 1).producer())
-        if any(isinstance(o, Linear) and _has_grid(o) for o in (self.q, self.k)):
+        scales[:, : self.k.shared] = 1
+        if any(_has_grid(giver.source) for giver in (self.q, self.k)):
             scales = np.exp2(np.round(np.log2(scales)))
-        _multiply(self.q, np.repeat(scales, heads // kv_heads, axis=0).ravel())
-        _multiply(self.k, 1 / scales.ravel())
+        self.q.multiply(np.repeat(scales, heads // kv_heads, axis=0))
+        self.k.multiply(1 / scales)
         self.attention.metadata_props[_EVEN] = "true"
         return scales
 
@@ -106,13 +146,18 @@ def scalable(attention: ir.Node) -> Operands | str:
     return Operands(attention, *found)
 
 
-def _giver(value: ir.Value) -> Linear | ir.Value | str:
+def _giver(value: ir.Value) -> Giver | str:
     """The rows or the scale that set the size of each channel of ``value``, or why none can."""
-    node, linear = value.producer(), linear_of(value)
+    node = value.producer()
+    if node is not None and is_op(node, "HeadConcat", domain=DOMAIN):
+        return _behind_shared(value, node)
+    cut, start = _before_split(value)
+    linear = linear_of(cut)
     if linear is not None:
-        if len(linear.initializer.uses()) != 1 or len(linear.output.uses()) != 1:
+        readers = (linear.initializer, linear.output, value)
+        if any(len(one.uses()) != 1 for one in readers):
             return "a projection of queries or keys has other readers"
-        return linear
+        return Giver(linear, start)
     if node is None or not (
         is_op(node, "HeadRMSNorm", domain=DOMAIN) or is_op(node, "RMSNormalization")
     ):
@@ -122,7 +167,30 @@ def _giver(value: ir.Value) -> Linear | ir.Value | str:
         return "the norm of queries or keys has no constant scale"
     if len(vector.uses()) != 1 or len(value.uses()) != 1:
         return "a norm of queries or keys has other readers"
-    return vector
+    return Giver(vector)
+
+
+def _behind_shared(value: ir.Value, node: ir.Node) -> Giver | str:
+    """Of heads that share their first channels: what gives the others."""
+    first, rest = node.inputs
+    shared = width(first) if first is not None and node.attributes.get_int("shared", 0) else None
+    giver = _giver(rest) if rest is not None else ""
+    if isinstance(giver, str) or shared is None or len(value.uses()) != 1:
+        return giver or "heads are joined of two projections"
+    if isinstance(giver.source, ir.Value):
+        return "heads are joined of a norm's result and others"
+    return Giver(giver.source, giver.start, shared)
+
+
+def _before_split(value: ir.Value) -> tuple[ir.Value, int]:
+    """What a Split of the last axis cuts ``value`` from, and where it begins; itself if none
+    does."""
+    node = value.producer()
+    sizes = constant_ints(node.inputs[1]) if node is not None and is_op(node, "Split") else None
+    whole = node.inputs[0] if node is not None and sizes else None
+    if node is None or sizes is None or whole is None:
+        return value, 0
+    return whole, sum(sizes[: list(node.outputs).index(value)])
 
 
 def _operand(attention: ir.Node, place: int) -> ir.Value:
@@ -150,19 +218,6 @@ def _scales(k_square: Float64, q_square: Float64, rotary: ir.Node | None) -> Flo
     return np.clip(even, 1 / _MOST, _MOST)
 
 
-def _has_grid(linear: Linear) -> bool:
-    given = linear.weight.given
+def _has_grid(source: Linear | ir.Value) -> bool:
+    given = source.weight.given if isinstance(source, Linear) else None
     return given is not None and given.rows is not None
-
-
-def _multiply(giver: Linear | ir.Value, factors: Float64) -> None:
-    """Multiply channels by ``factors`` [n * D]: rows and bias of a layer, or a norm's scale, which
-    has the first of them where heads share it."""
-    exact = factors.astype(np.float32)
-    if isinstance(giver, ir.Value):
-        scale = vector_of(giver)
-        giver.const_value = ir.tensor(scale * exact[: scale.size], name=giver.name)
-        return
-    giver.initializer.const_value = scaled_rows(giver.weight, exact)
-    if giver.bias is not None:
-        giver.bias.const_value = ir.tensor(vector_of(giver.bias) * exact, name=giver.bias.name)
