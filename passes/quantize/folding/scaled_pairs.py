@@ -25,7 +25,7 @@ _EVEN = "optc.even_pairs"
 
 @dataclass(frozen=True)
 class Giver:
-    """What sets the size of each channel of queries or keys.
+    """The weights that set the size of each channel of queries or keys.
 
     Attributes:
         source: A linear layer, or the scale of a norm: of all channels, or of one head's where the
@@ -183,8 +183,8 @@ def _behind_shared(value: ir.Value, node: ir.Node) -> Giver | str:
 
 
 def _before_split(value: ir.Value) -> tuple[ir.Value, int]:
-    """What a Split of the last axis cuts ``value`` from, and where it begins; itself if none
-    does."""
+    """The value that a Split of the last axis cuts ``value`` from, and where it begins; itself if
+    none does."""
     node = value.producer()
     sizes = constant_ints(node.inputs[1]) if node is not None and is_op(node, "Split") else None
     whole = node.inputs[0] if node is not None and sizes else None
