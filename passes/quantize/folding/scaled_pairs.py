@@ -173,12 +173,13 @@ def _giver(value: ir.Value) -> Giver | str:
 def _behind_shared(value: ir.Value, node: ir.Node) -> Giver | str:
     """Of heads that share their first channels: what gives the others."""
     first, rest = node.inputs
-    shared = width(first) if first is not None and node.attributes.get_int("shared", 0) else None
-    giver = _giver(rest) if rest is not None else ""
-    if isinstance(giver, str) or shared is None or len(value.uses()) != 1:
-        return giver or "heads are joined of two projections"
-    if isinstance(giver.source, ir.Value):
-        return "heads are joined of a norm's result and others"
+    if first is None or rest is None or not node.attributes["shared"].as_int():
+        return "heads are joined of two projections"
+    giver, shared = _giver(rest), width(first)
+    if isinstance(giver, str):
+        return giver
+    if isinstance(giver.source, ir.Value) or shared is None or len(value.uses()) != 1:
+        return "heads that share channels are made of norms, or have other readers"
     return Giver(giver.source, giver.start, shared)
 
 

@@ -21,6 +21,7 @@ from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.numerics.affine import quantize_rows
 from optc.passes.numerics.scheme import Scheme
 from optc.passes.quantize.quantize_weights import QuantizeWeights
+from optc.passes.quantize.folding.scaled_pairs import scalable
 from optc.passes.quantize.rotate.rotate_kv import RotateKV
 from tests.passes.checked import checked_run
 from tests.support.ir_text import Array
@@ -154,3 +155,28 @@ def test_int4_pools_lose_less(folder: Path) -> None:
 def test_without_a_folder_it_says_what_is_missing() -> None:
     with pytest.raises(InputError, match="nothing says whose tokenizer"):
         BalanceKeys().requires(dense_model(Dense()))
+
+
+def test_keys_that_share_channels_are_scaled_behind_these(folder: Path) -> None:
+    """The channels of the rotary embedding, which all heads share, keep their size."""
+    model, one = dense_model(SHAPES["latents"]), balance(folder)
+    before = [k for _, k in scored(model, one.tokens(model))]
+    checked_run(one, model, RotateKV())  # which keeps the mean
+    for was, (_, now) in zip(before, scored(model, one.tokens(model)), strict=True):
+        was, now = (each.reshape(-1, 4, 12) for each in (was, now))
+        np.testing.assert_allclose(now[..., :4], was[..., :4], rtol=1e-5, atol=1e-6)
+        assert not np.allclose(now[..., 4:], was[..., 4:], rtol=1e-2)
+
+
+def test_joined_heads_that_share_nothing_are_left_alone() -> None:
+    model = dense_model(SHAPES["latents"])
+    for node in attentions(model):
+        joined = node.inputs[1]
+        rotary = joined.producer() if joined is not None else None
+        assert rotary is not None
+        assert rotary.inputs[0] is not None
+        assert (concat := rotary.inputs[0].producer()) is not None
+        concat.attributes["shared"] = ir.AttrInt64("shared", 0)
+    assert [scalable(node) for node in attentions(model)] == 2 * [
+        "heads are joined of two projections"
+    ]
