@@ -111,7 +111,7 @@ BUDGET = {
     "optc/runtime/structured": 950,
     "optc/runtime/submitting": 550,
     "optc/runtime/tensors": 1_350,
-    "optc/runtime/text": 1_500,
+    "optc/runtime/text": 1_750,
     "optc/runtime/text_to_text": 850,
     "optc/runtime/threads": 250,
     "optc/serve": 1_950,

@@ -20,7 +20,8 @@ from tests.runtime.support.toy import ToyExecutable, toy_spec
 #: Shows every message: who said it, what, and what it calls; then the tools.
 TEMPLATE = (
     "{% for m in messages %}{{ m.role[0] }}:{{ m.content or '' }}"
-    "{% for c in m.tool_calls or [] %}<{{ c.function.arguments.x }}>{% endfor %};{% endfor %}"
+    "{% for c in m.tool_calls or [] %}<{{ c.function.name ~ c.function.arguments.x }}>"
+    "{% endfor %};{% endfor %}"
     "{% if tools %}[{{ tools | length }}]{% endif %}a:"
 )
 SPEC = toy_spec((0, 6), vocab=280, max_context=512, max_sequences=4)

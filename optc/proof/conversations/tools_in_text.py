@@ -25,15 +25,15 @@ def tools_in_text(
 
     Args:
         messages: With calls, and with messages of tools.
-        tools: What may be called.
+        tools: What may be called; nothing any more where there are none.
     """
     told = _TOLD + "\n".join(_json(tool["function"]) for tool in tools)
-    found: list[dict[str, Any]] = [{"role": "system", "content": told}]
+    found: list[dict[str, Any]] = [{"role": "system", "content": told}] if tools else []
     for message in messages:
         role, content = message["role"], _with_calls(message)
         if role == "tool":
             role, content = "user", f"<tool_response>\n{content}\n</tool_response>"
-        if role == "system" and len(found) == 1:
+        if tools and role == "system" and len(found) == 1:
             content = f"{content}\n\n{told}"
             found.clear()
         if found and role == found[-1]["role"] == "user":  # results of several calls at once

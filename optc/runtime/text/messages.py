@@ -115,6 +115,8 @@ def _with_content(message: dict[str, Any], form_of: Callable[[str], Form]) -> di
             return {**message, "content": "\n".join(map(_text, content))}
     elif isinstance(content, str) and form_of(role) == "parts":
         return {**message, "content": [{"type": "text", "text": content}]}
+    elif isinstance(content, dict) and role != "tool":  # whose results may be objects
+        raise RequestError("an object as a content", where="messages", hint="a text, or a list")
     return message
 
 

@@ -11,6 +11,7 @@ import tokenizers
 
 from optc.errors import ArtifactError, RequestError, RequestTypeError
 from optc.runtime.checks import shown
+from optc.runtime.text.calls import ArgumentsForm, find_arguments_form, with_arguments
 from optc.runtime.text.chat_template import names_read, render_template
 from optc.runtime.text.chat_values import Marks, plain_values, unmarked
 from optc.runtime.text.control_tokens import (
@@ -19,6 +20,7 @@ from optc.runtime.text.control_tokens import (
     encode_one,
     with_special_tokens,
 )
+from optc.runtime.text.left_out import check_shown, with_known_role
 from optc.runtime.text.messages import (
     CONTINUE,
     PROBE,
@@ -159,7 +161,7 @@ class Tokenizer:
             RequestError: There is no template, or it refuses the messages.
             RequestTypeError: The messages are no list of mappings of JSON values.
         """
-        return self._render(self._plain_chat(messages, variables))
+        return self._shown(self._plain_chat(messages, variables))
 
     def encode_chat(self, messages: Sequence[Message], **variables: object) -> list[int]:
         """Token ids of the prompt that `render_chat` gives, where only the template writes control
@@ -179,7 +181,7 @@ class Tokenizer:
         """
         plain = self._plain_chat(messages, variables)
         marks = Marks(self.control.ids, plain)
-        return RenderedChat(self._render(cast("dict[str, object]", marks.values)), marks.restored)
+        return RenderedChat(self._shown(cast("dict[str, object]", marks.values)), marks.restored)
 
     def check_template(self) -> None:
         """Do nothing if there is a chat template.
@@ -211,7 +213,9 @@ class Tokenizer:
                 hint='a list of {"role": …, "content": …}',
             )
         given = {name: plain_values(value, name) for name, value in variables.items()}
-        said = with_contents(normalized(plain), self._content_form)
+        known = [with_known_role(one, self.chat_template) for one in normalized(plain)]
+        called = [with_arguments(one, lambda: self._arguments_form) for one in known]
+        said = with_contents(called, self._content_form)
         if given.get(CONTINUE):
             return {**given, "add_generation_prompt": False, "messages": tagged(said)}
         return {**given, "messages": said}
@@ -223,6 +227,22 @@ class Tokenizer:
             render = lambda messages: self._render({"messages": messages})  # noqa: E731
             self._forms[role] = find_form(render, role)
         return self._forms[role]
+
+    @cached_property
+    def _arguments_form(self) -> ArgumentsForm:
+        """The form in which the template reads arguments of calls; found by trying."""
+        return find_arguments_form(
+            lambda said: self._render({"messages": with_contents(said, self._content_form)})
+        )
+
+    def _shown(self, variables: Mapping[str, object]) -> str:
+        """The rendered text, in which all messages are."""
+        text = self._render(variables)
+        shown = cut_at_tag(text) if variables.get(CONTINUE) else text
+        messages = cast("Sequence[Message]", variables["messages"])
+        render = lambda others: self._render({**variables, "messages": others})  # noqa: E731
+        check_shown(text, messages, render)
+        return shown
 
     def _render(self, variables: Mapping[str, object]) -> str:
         self.check_template()
@@ -238,7 +258,7 @@ class Tokenizer:
             },
         )
         self._check_read(given)
-        return cut_at_tag(text) if variables.get(CONTINUE) else text
+        return text
 
     def unread(self, variables: Mapping[str, object]) -> list[str]:
         """Names of variables that say something, and that the chat template does not read."""

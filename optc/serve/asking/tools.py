@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from optc.errors import RequestError
 from optc.proof.conversations.tools_in_text import tools_in_text
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
@@ -38,16 +39,31 @@ def reading_of(template: str, tools: Sequence[Mapping[str, Any]]) -> Reading:
 def told_in_text(
     messages: Sequence[Mapping[str, Any]], variables: dict[str, Any], tokenizer: Tokenizer
 ) -> tuple[list[dict[str, Any]], Reading | None]:
-    """Messages that tell in their text which tools there are, where the chat template has no place
-    for them; and how what the model writes then is read. ``tools`` are taken out of ``variables``.
+    """Messages that tell in their text which tools there are, what was called and what that gave,
+    where the chat template has no place for tools; and how what the model writes then is read.
+    ``tools`` are taken out of ``variables``.
     """
-    tools = variables.get("tools")
-    if not tools or not tokenizer.unread({"tools": tools}):
+    tools = variables.get("tools") or ()
+    unread = bool(tokenizer.unread({"tools": "any"}))
+    if not unread or not (tools or _hides_calls(messages, variables, tokenizer)):
         return [dict(one) for one in messages], None
-    del variables["tools"]
+    variables.pop("tools", None)
     texts = [{**one, "content": _text(one.get("content"))} for one in messages]
-    reading = replace(reading_of(tokenizer.chat_template, tools), calls=HERMES)
+    reading = replace(reading_of(tokenizer.chat_template, tools), calls=HERMES if tools else None)
     return tools_in_text(texts, tools), reading
+
+
+def _hides_calls(
+    messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any], tokenizer: Tokenizer
+) -> bool:
+    """True if messages call, or have results, and the template refuses them or leaves them out."""
+    if not any(one.get("tool_calls") or one.get("role") == "tool" for one in messages):
+        return False
+    try:
+        tokenizer.render_chat(messages, **variables)
+    except RequestError:
+        return True
+    return False
 
 
 def take_choice(fields: dict[str, Any], reading: Reading) -> tuple[Reading, bool]:

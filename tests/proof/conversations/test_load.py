@@ -39,12 +39,12 @@ def test_a_file_of_its_own_is_preferred_and_gets_special_tokens(tmp_path: Path) 
     special = {"bos_token": {"content": "<s>"}, "eos_token": "</s>"}
     path = folder(tmp_path, chat_template="x", **special)
     (path / "chat_template.jinja").write_text(
-        "{{ bos_token }}{{ messages[1].content }}{{ eos_token }}"
+        "{{ bos_token }}{{ messages | map(attribute='content') | join }}{{ eos_token }}"
     )
     found = folder_chat(path)
     assert found is not None
     ids = found.encode(TALK)
-    assert (ids[0], ids[-1], len(ids)) == (0, 1, 4)
+    assert (ids[0], ids[-1], len(ids)) == (0, 1, 6)
 
 
 @pytest.mark.parametrize("config", [{}, {"chat_template": [{"name": "rag", "template": "x"}]}])

@@ -201,6 +201,28 @@ def test_a_template_without_a_place_for_tools(make_api: MakeApi) -> None:
     assert call.replace('"up": true', '"up": false') in told[2]["content"]
 
 
+LEAVES_OUT = (
+    "{% for m in messages %}{% if m.role in ('user', 'assistant') %}[{{ m.role }}]{{ m.content }}"
+    "{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("fields", [{"tools": []}, {"tools": TOOLS, "tool_choice": "none"}])
+def test_results_reach_the_model_where_no_tool_may_be_called(
+    make_api: MakeApi, fields: dict[str, Any]
+) -> None:
+    called = {"role": "assistant", "tool_calls": [{"function": CALLED}]}
+    seen = [USER, called, {"role": "tool", "content": "3", "tool_call_id": "1"}]
+    plainly = [{**one, "content": one.get("content", "")} for one in for_template(seen, "")]
+    told = tools_in_text(plainly, ())
+    assert [one["role"] for one in told] == ["user", "assistant", "user"]
+    assert "3" in told[2]["content"]
+    assert '"add"' in told[1]["content"]
+    engine = saying("So 3.", told, LEAVES_OUT)
+    message, reason = answers(make_api({"toy": engine}), temperature=0, messages=seen, **fields)
+    assert (message, reason) == ({"content": "So 3."}, "stop")
+
+
 def test_thoughts_and_calls(make_api: MakeApi) -> None:
     marks, text, _ = FORMATS["hermes"]
     thinks = "{% if false %}<think></think>{% endif %}"

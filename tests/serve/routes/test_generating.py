@@ -266,7 +266,7 @@ def test_contents_and_calls_reach_the_template(api: Api) -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     tokens = api.post("/tokenize", messages=messages, tools=tools)["tokens"]
     shown = api.post("/detokenize", tokens=tokens)["prompt"]
-    assert shown == "u:hi;a:<7>;t:ok;[1]a:"
+    assert shown == "u:hi;a:<f7>;t:ok;[1]a:"
     usage = api.post(CHAT, messages=messages, tools=tools, max_tokens=1)["usage"]
     assert usage["prompt_tokens"] == len(tokens)
     without = api.post(CHAT, messages=messages, tools=tools, tool_choice="none", max_tokens=1)
