@@ -55,7 +55,8 @@ def _chat(body: Mapping[str, Any]) -> dict[str, Any]:
         if body.get(name):
             raise APIError(400, f"{name} is not supported: {hint}", name)
     found = {k: v for k, v in body.items() if k not in _OWN | _IGNORED}
-    messages = [{"role": "system", "content": _text(body["system"])}] if body.get("system") else []
+    told = _text(body.get("system"), "system")
+    messages = [{"role": "system", "content": told}] if told else []
     for place, message in enumerate(body["messages"]):
         messages += _messages(message, f"messages.{place}")
     found["messages"] = messages
@@ -99,20 +100,30 @@ def _messages(message: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
             call = {"id": block.get("id"), "type": "function", "function": function}
             said.setdefault("tool_calls", []).append(call)
         elif kind == "tool_result":
-            text = _text(block.get("content"))
+            text = _text(block.get("content"), f"{where}.content.{place}.content")
             found.append(
                 {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": text}
             )
         elif kind != "redacted_thinking":
-            text = f"a block of type {kind[:64]!r}: only text is taken"
-            raise APIError(400, text, f"{where}.content.{place}.type")
+            raise _no_text(kind, f"{where}.content.{place}.type")
     if said["content"] or len(said) > 2 or not found:
         found.append(said)
     return found
 
 
-def _text(content: str | Sequence[Mapping[str, Any]] | None) -> str:
+def _text(content: str | Sequence[Mapping[str, Any]] | None, where: str) -> str:
+    """The text of a content.
+
+    Raises:
+        APIError: A block is no text: the model would not see it.
+    """
     if isinstance(content, str):
         return content
-    texts = [one.get("text") for one in content or ()]
-    return "\n".join(one for one in texts if isinstance(one, str))
+    for place, block in enumerate(content or ()):
+        if not isinstance(block.get("text"), str):
+            raise _no_text(str(block.get("type")), f"{where}.{place}.type")
+    return "\n".join(block["text"] for block in content or ())
+
+
+def _no_text(kind: str, where: str) -> APIError:
+    return APIError(400, f"a block of type {kind[:64]!r}: only text is taken", where)

@@ -160,6 +160,7 @@ def _messages(given: str | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             call = {"id": item.get("call_id"), "type": "function", "function": function}
             _turn(found).setdefault("tool_calls", []).append(call)
         elif kind == "function_call_output":
+            _check_parts(item.get("output"), f"input.{place}.output")
             output = _text(item.get("output"))
             found.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
         elif kind == "reasoning":
@@ -174,15 +175,19 @@ def _add_message(found: list[dict[str, Any]], item: Mapping[str, Any], place: in
     role = item.get("role")
     if not role:
         raise APIError(400, f"input.{place}.role is missing", f"input.{place}.role")
-    for part in item["content"] if isinstance(item.get("content"), list) else ():
-        if not isinstance(part.get("text"), str):
-            message = f"a part of type {part['type'][:64]!r}: only text is taken"
-            raise APIError(400, message, f"input.{place}.content")
+    _check_parts(item.get("content"), f"input.{place}.content")
     text = _text(item.get("content"))
     if role == "assistant" and found and found[-1].get("reasoning") and not found[-1]["content"]:
         found[-1]["content"] = text
     else:
         found.append({"role": _ROLES.get(role, role), "content": text})
+
+
+def _check_parts(content: Any, where: str) -> None:
+    """Refuse parts that are no text: the model would not see them."""
+    for part in content if isinstance(content, list) else ():
+        if not isinstance(part.get("text"), str):
+            raise APIError(400, f"a part of type {part['type'][:64]!r}: only text is taken", where)
 
 
 def _turn(found: list[dict[str, Any]]) -> dict[str, Any]:

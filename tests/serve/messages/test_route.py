@@ -169,6 +169,29 @@ def test_errors(api: Api, status: int, kind: str, fields: dict[str, Any]) -> Non
     assert body["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}},
+        {"type": "document", "source": {"type": "text", "data": "x"}},
+        {"type": "search_result", "title": "x", "content": []},
+    ],
+    ids=lambda block: str(block["type"]),
+)
+def test_what_is_no_text_is_refused_wherever_it_is(api: Api, block: dict[str, Any]) -> None:
+    blocks = [{"type": "text", "text": "see"}, block]
+    result = {"type": "tool_result", "tool_use_id": "t", "content": blocks}
+    for fields in (
+        {"messages": [{"role": "user", "content": blocks}]},
+        {"messages": [{"role": "user", "content": [result]}]},
+        {"messages": [USER], "system": blocks},
+    ):
+        answer = api.http.post(PATH, json={"max_tokens": 3, **fields})
+        assert answer.status_code == 400
+        message = f"a block of type {block['type']!r}: only text is taken"
+        assert answer.json()["error"]["message"] == message
+
+
 def test_keys(make_api: MakeApi) -> None:
     api = make_api(settings=HTTPSettings(keys=("k",)))
     body = {"messages": [USER], "max_tokens": 1}

@@ -186,6 +186,10 @@ WRONG: list[tuple[dict[str, Any], str | None]] = [
     ({"input": [{"type": "message", "content": "hi"}]}, "input.0.role"),
     ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type"),
     ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input.0.content"),
+    (
+        {"input": [{"type": "function_call_output", "output": [{"type": "input_image"}]}]},
+        "input.0.output",
+    ),
     ({"max_output_tokens": 0}, "max_output_tokens"),
     ({"temperature": -1}, "temperature"),
     ({"background": True}, "background"),
