@@ -60,6 +60,9 @@ def _chat(body: Mapping[str, Any]) -> dict[str, Any]:
     for place, message in enumerate(body["messages"]):
         messages += _messages(message, f"messages.{place}")
     found["messages"] = messages
+    last = messages[-1]
+    if last["role"] == "assistant" and last["content"] and "tool_calls" not in last:
+        found |= {"continue_final_message": True, "add_generation_prompt": False}
     if tools := body.get("tools"):
         found["tools"] = [_tool(one) for one in tools]
     choice = body.get("tool_choice") or {}

@@ -95,6 +95,19 @@ def test_why_a_message_ended(make_api: MakeApi) -> None:
     assert stopped["content"][0]["text"] == "one "
 
 
+@pytest.mark.parametrize(
+    "content", ["one t", [{"type": "text", "text": "one t"}]], ids=["text", "blocks"]
+)
+def test_what_the_assistant_began_is_continued(make_api: MakeApi, content: Any) -> None:
+    begun = {"role": "assistant", "content": content}
+    api = make_api({"toy": saying("wo", [USER, begun], continue_final_message=True)})
+    found = both(api, temperature=0, messages=[USER, begun])
+    assert found["content"][0]["text"] == "wo"
+    counted = api.post(f"{PATH}/count_tokens", messages=[USER, begun])["input_tokens"]
+    usage = found["usage"]
+    assert counted == usage["input_tokens"] + usage["cache_read_input_tokens"]
+
+
 def test_thoughts_and_calls(make_api: MakeApi) -> None:
     template = template_with(FORMATS["hermes"][0] + "<think></think>")
     text = "<think>hm</think>" + FORMATS["hermes"][1]
