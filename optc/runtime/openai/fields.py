@@ -30,21 +30,40 @@ _IGNORED = frozenset(
 #: Values that ask for nothing.
 NEUTRAL: dict[str, tuple[object, ...]] = {
     "add_generation_prompt": (True,),
+    "allowed_token_ids": ([],),
+    "bad_words": ([],),
     "best_of": (1,),
+    "chat_template": ("",),
     "continue_final_message": (False,),
+    "detokenize": (True,),
+    "documents": ([],),
     "echo": (False,),
     "function_call": ("none", "auto"),
     "functions": ([],),
+    "guided_choice": ([],),
+    "guided_grammar": ("",),
+    "guided_json": ({}, ""),
+    "guided_regex": ("",),
+    "include_reasoning": (True,),
     "include_stop_str_in_output": (False,),
+    "kv_transfer_params": ({},),
+    "logits_processors": ([],),
     "logprobs": (False,),
     "min_tokens": (0,),
+    "mm_processor_kwargs": ({},),
     "modalities": (["text"], []),
+    "num_beams": (1,),
+    "priority": (0,),
     "prompt_logprobs": (0,),
+    "return_token_ids": (False,),
+    "return_tokens_as_token_ids": (False,),
     "seed": (-1,),
     "spaces_between_special_tokens": (True,),
     "stop": ("", []),
     "stop_token_ids": ([],),
     "stream": (False,),
+    "structural_tag": ("",),
+    "structured_outputs": ({},),
     "suffix": ("",),
     "tool_choice": ("none", "auto"),
     "top_logprobs": (0,),
@@ -71,6 +90,10 @@ def asked(body: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in body.items()
         if value is not None and name not in _IGNORED and not _is_neutral(name, value)
     }
+    if found.get("best_of") == (body.get("n") or 1):
+        found.pop("best_of", None)
+    if "max_completion_tokens" in found:  # the older name is for servers that do not know it
+        found.pop("max_tokens", None)
     if "logprobs" not in found:
         found.pop("top_logprobs", None)
     if found.get("top_p") == 0:  # of no probability: the likeliest token alone

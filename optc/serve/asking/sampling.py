@@ -17,6 +17,8 @@ from optc.serve.models import ServedModel
 from optc.serve.settings import Limits
 
 _SEEDS = 1 << 64
+#: Values with which fields of beam search, which files of requests may ask for, ask for none.
+_NO_BEAMS: Mapping[str, object] = {"beam_width": 1, "early_stopping": False, "length_penalty": 1}
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ def fields_of(body: Mapping[str, Any]) -> dict[str, Any]:
         APIError: One is known and cannot be followed.
     """
     fields = {RENAMED.get(name, name): value for name, value in asked(body).items()}
+    for name, off in _NO_BEAMS.items():
+        if fields.get(name) == off:
+            del fields[name]
     for name in fields:
         if name in REFUSED:
             raise APIError(400, f"{name} is not supported: {REFUSED[name]}", name)

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 import optc
+from optc.runtime.openai.fields import NEUTRAL
 from optc.runtime.requests.prompts import Chat
 from optc.serve.settings import HTTPSettings
 from tests.serve.conftest import Api, MakeApi
@@ -254,6 +255,28 @@ def test_lengths_that_nobody_stated(api: Api, make_api: MakeApi) -> None:
     for path, prompt in ((COMPLETIONS, {"prompt": "hi"}), (CHAT, {"messages": [USER]})):
         usage = own.post(path, **prompt, ignore_eos=True)["usage"]
         assert usage["completion_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "prompt"), [(COMPLETIONS, {"prompt": "hi"}), (CHAT, {"messages": [USER]})]
+)
+def test_fields_that_ask_for_nothing(api: Api, path: str, prompt: dict[str, Any]) -> None:
+    """Among them those that would be refused if they asked for something."""
+    body = {**prompt, "max_tokens": 5, "seed": 3}
+    plain = api.post(path, **body)["usage"]
+    off: dict[str, Any] = {
+        name: values[-1] for name, values in NEUTRAL.items() if name not in ("seed", "stream")
+    }
+    off |= {"beam_width": 1, "length_penalty": 1.0, "early_stopping": False, "best_of": 1}
+    if path == CHAT:
+        del off["echo"]
+    else:
+        del off["logprobs"]  # a number there
+    assert api.post(path, **body, **off)["usage"] == plain
+    for name, value in off.items():
+        assert api.post(path, **body, **{name: value})["usage"] == plain, name
+    for name, value in {"length_penalty": 2.0, "early_stopping": True, "bad_words": ["a"]}.items():
+        assert api.error(path, **body, **{name: value})["param"] == name
 
 
 def test_contents_and_calls_reach_the_template(api: Api) -> None:
