@@ -108,7 +108,7 @@ BUDGET = {
     "optc/runtime/speech": 1_200,
     "optc/runtime/spill": 400,
     "optc/runtime/step": 800,
-    "optc/runtime/structured": 950,
+    "optc/runtime/structured": 1_100,
     "optc/runtime/submitting": 550,
     "optc/runtime/tensors": 1_350,
     "optc/runtime/text": 1_750,

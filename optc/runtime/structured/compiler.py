@@ -14,6 +14,7 @@ from optc.errors import RequestError, UnavailableError
 from optc.runtime.structured.complaints import NO_TEXT, complaint, reason
 from optc.runtime.structured.constraint import Constraint
 from optc.runtime.structured.harmless import is_harmless
+from optc.runtime.structured.numbers import with_exact_numbers
 from optc.runtime.structured.refused_schemas import check_objects
 from optc.runtime.structured.structure import Structure
 from optc.runtime.structured.trial import tried
@@ -159,7 +160,7 @@ def _grammar(structure: Structure, control: Mapping[str, int]) -> str:
     from llguidance import LLMatcher
 
     if structure.kind == "json_schema":
-        return _json_grammar(structure.text)
+        return _json_grammar(with_exact_numbers(structure.text))
     if structure.kind == "regex":
         return LLMatcher.grammar_from_regex(structure.text)
     if structure.kind == "choice":

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from optc.runtime.structured.numbers import exact_numbers
 from optc.serve.parsing.deepseek import CALL, END_OF_CALL, END_OF_FENCE, FENCE, KIND, SEPARATOR
 from optc.serve.parsing.formats import HARMONY_THOUGHTS, CallFormat
 from optc.serve.parsing.harmony import MESSAGE
@@ -65,8 +66,13 @@ def harmony_grammar(tools: Tools, mark: Mark) -> str:
 
 
 def json_term(schema: Mapping[str, Any]) -> str:
-    """JSON that fits a schema."""
-    return f"%json {json.dumps({**schema, 'x-guidance': _LAYOUT})}"
+    """JSON that fits a schema.
+
+    Raises:
+        RequestError: It has numbers that no grammar keeps.
+    """
+    exact = exact_numbers({**schema, "x-guidance": _LAYOUT}, "")
+    return f"%json {json.dumps(exact)}"
 
 
 def with_type(schema: Mapping[str, Any]) -> dict[str, Any]:

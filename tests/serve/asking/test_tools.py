@@ -159,6 +159,15 @@ def test_without_tools_nothing_is_a_call(make_api: MakeApi) -> None:
         assert (message, reason) == ({"content": text}, "stop")
 
 
+@pytest.mark.parametrize("number", [-(1 << 63), (1 << 60) + 1])
+def test_numbers_that_no_grammar_keeps_are_refused(make_api: MakeApi, number: int) -> None:
+    schema = {"type": "object", "properties": {"id": {"const": number}}, "required": ["id"]}
+    named = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    api = make_api({"toy": saying("x", [USER])})
+    body = {"messages": [USER], "tools": [named], "tool_choice": "required"}
+    assert f"{number} has more digits than a float64 holds" in api.error(CHAT, **body)["message"]
+
+
 def test_one_call_where_one_is_wanted(make_api: MakeApi) -> None:
     marks, _, _ = FORMATS["hermes"]
     call = f"<tool_call>\n{CALL}\n</tool_call>\n"
