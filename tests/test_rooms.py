@@ -133,7 +133,7 @@ BUDGET = {
     "optc/serve/semantic": 400,
     "optc/serve/tensors": 900,
     "optc/serve/tracing": 250,
-    "optc/system": 900,
+    "optc/system": 1_050,
     "optc/system/foreign": 250,
     "optc/system/hardware": 750,
     "optc/system/logs": 100,

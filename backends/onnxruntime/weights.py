@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from optc.backends.onnxruntime.legalize.packed import PackedPart
 from optc.ir.weights import Array, LazyWeight
+from optc.system.room import give_room
 
 #: ONNX Runtime maps weights whose offsets are multiples of a page.
 _ALIGNMENT = 4096
@@ -30,6 +31,8 @@ def store_weights(model: ir.Model, path: Path) -> int:
     by_columns = [value for value in values if _is_by_columns(value)]
     with path.open("wb") as file:
         file.truncate(size)
+        for value in by_columns:  # these are written into a mapped file
+            give_room(file.fileno(), offsets[value], _tensor(value).nbytes)
         for value, start, array in _tiles([v for v in values if v not in by_columns]):
             file.seek(offsets[value] + start)
             _write(file, array)

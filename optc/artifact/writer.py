@@ -30,6 +30,7 @@ from optc.errors import InputError
 _REASONS: dict[int | None, str] = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file system, or ulimit -f, takes no file so large",
     errno.EROFS: "the file system is read-only",
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
@@ -37,7 +38,7 @@ _REASONS: dict[int | None, str] = {
     errno.ENAMETOOLONG: "the name is too long",
 }
 #: These can only come from writing, wherever in the compile they are raised.
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 
 
 class ArtifactWriter:
@@ -60,6 +61,10 @@ class ArtifactWriter:
     def __init__(self, output: str | Path, *, force: bool = False) -> None:
         self.output = Path(output)
         self._place = self.output.resolve()
+        if not self._place.name:
+            raise InputError(
+                "is the root of the file system", where=str(output), hint="name a folder with -o"
+            )
         self._force = force
         self._made: list[Path] = []
         self._reservation = Reservation(self._place)
@@ -247,11 +252,11 @@ class ArtifactWriter:
 
     def _input_error(self, error: OSError) -> InputError:
         reason = _REASONS.get(error.errno, error.strerror or str(error))
-        return InputError(
-            f"cannot be written: {reason}",
-            where=str(self.output),
-            hint="free space or name a writable folder with -o",
-        )
+        where, hint = str(self.output), "free space or name a writable folder with -o"
+        place = Path(os.fsdecode(error.filename)) if error.filename else self.folder
+        if error.errno in _DISK_FULL and self._place.parent not in place.parents:
+            where, hint = str(place.parent), "free space there, or name another folder by TMPDIR"
+        return InputError(f"cannot be written: {reason}", where=where, hint=hint)
 
 
 def _disk_error(error: BaseException | None) -> OSError | None:

@@ -191,6 +191,25 @@ def test_full_disk_leaves_nothing_and_loses_nothing(tmp_path: Path, number: int)
     assert names(tmp_path) == ["a"]
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
+def test_a_full_disk_of_temporary_files_is_named(tmp_path: Path, number: int) -> None:
+    elsewhere = tmp_path / "temporary" / "optc-hidden-1" / "hidden"
+    with pytest.raises(InputError, match="cannot be written") as caught:
+        fail_inside(tmp_path / "out" / "a", OSError(number, "full", str(elsewhere)))
+    assert caught.value.where == str(elsewhere.parent)
+    assert "TMPDIR" in caught.value.hint
+    inside = OSError(number, "full", str(tmp_path / "out" / ".a.partial-1" / "weights"))
+    with pytest.raises(InputError, match="cannot be written") as caught:
+        fail_inside(tmp_path / "out" / "a", inside)
+    assert caught.value.where == str(tmp_path / "out" / "a")
+
+
+def test_the_root_is_no_place_for_an_artifact() -> None:
+    for root in ("/", "/.."):
+        with pytest.raises(InputError, match="is the root of the file system"):
+            ArtifactWriter(root, force=True)
+
+
 def test_errors_that_cause_each_other_end(tmp_path: Path) -> None:
     error, other = RuntimeError("anything"), RuntimeError("other")
     error.__cause__, other.__cause__ = other, error

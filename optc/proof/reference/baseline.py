@@ -22,6 +22,8 @@ from optc.proof.reference.pieces import HeadPieces, block_inputs, evaluate_share
 from optc.proof.reference.running.rows import total_width
 from optc.proof.reference.submodel import Array, SubModel, extract, open_session, weight_array
 from optc.runtime.executable.executable import Int32
+from optc.system.full_disk import on_disk_of
+from optc.system.room import write_array
 from optc.system.scratch import Scratch
 
 #: Vocabulary entries per tile of a head that is timed in tiles.
@@ -149,12 +151,13 @@ def _store(part: SubModel, folder: Path) -> str:
     graph = part.model.graph
     by_name = {value.name: value for value in part.weights}
     offset = 0
-    with (folder / "weights").open("wb") as file:
+    file_of_weights = folder / "weights"
+    with on_disk_of(file_of_weights), file_of_weights.open("wb") as file:
         for copy in [v for v in graph.inputs if v.name in by_name]:
             array = weight_array(by_name[copy.name])
             offset += -offset % _ALIGNMENT
             file.seek(offset)
-            array.tofile(file)
+            write_array(file, array)
             _attach(graph, copy, array, offset, folder)
             offset += array.nbytes
     path = folder / "part.onnx"

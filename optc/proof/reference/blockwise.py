@@ -27,6 +27,7 @@ from optc.proof.reference.submodel import Array
 from optc.runtime.executable.executable import Float32, Int32
 from optc.system.processes.process_memory import give_back_freed
 from optc.system.progress import tell
+from optc.system.room import mapped_array
 from optc.system.scratch import Scratch
 
 #: The stage in reports of progress.
@@ -230,7 +231,7 @@ class BlockwiseReference:
             return np.empty(shape, np.float32)
         folder = Scratch("hidden")
         self._scratch.append(folder)
-        return np.memmap(Path(folder.name) / "hidden", np.float32, "w+", shape=shape)
+        return mapped_array(Path(folder.name) / "hidden", shape, np.float32)
 
 
 def _rows_of(table: ir.Value) -> LazyWeight:

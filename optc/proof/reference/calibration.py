@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from optc.ir.linear import Linear, sources
 from optc.ir.weights import Array
+from optc.system.room import save_array
 from optc.system.scratch import Scratch
 
 #: Bytes of statistics that are kept in memory.
@@ -127,7 +128,7 @@ class CalibrationStore:
         if self._folder is None:
             self._folder = Scratch("calibration")
         path = Path(self._folder.name) / f"{len(list(Path(self._folder.name).glob('*.npy')))}.npy"
-        np.save(path, array)
+        save_array(path, array)
         return path
 
 

@@ -60,7 +60,7 @@ def read_file(path: Path, most_bytes: int = MAX_BYTES, *, follow: bool = True) -
             size = max(size, len(data))
     if size > most_bytes:
         problem = f"it has {size} bytes, more than the {most_bytes} that are read"
-        raise OSError(errno.EFBIG, problem, str(path))
+        raise OSError(errno.EOVERFLOW, problem, str(path))
     return data
 
 

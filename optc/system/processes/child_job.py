@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError, OptcError, UnavailableError, UnsupportedError
+from optc.system.full_disk import full_temporary
 from optc.system.processes.child_process import child_command, child_environment
 from optc.system.scratch import Scratch
 
@@ -91,6 +92,8 @@ class ChildJob:
         if not result.exists():
             lines = log.read_text(errors="replace").strip().splitlines()
             said = " | ".join(line.strip() for line in lines[-_QUOTED_LINES:])
+            if (full := full_temporary(said)) is not None:
+                raise full
             raise UnavailableError(
                 f"{self.what} {ending or f'did not finish within {self.timeout_s:.0f} s'}"
                 + (f"; its last lines: {said}" if said else ""),

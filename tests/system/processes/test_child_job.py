@@ -54,6 +54,17 @@ def test_an_answer_and_refusals(child: Path, capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr() == ("", ""), "nothing of the child reaches the terminal"
 
 
+def test_a_full_disk_of_temporary_files_is_no_fault_of_the_child(child: Path) -> None:
+    for number in (28, 122, 27):
+        child.write_text(f"raise OSError({number}, 'No space left')")
+        with pytest.raises(InputError, match="temporary files cannot be written") as caught:
+            JOB.run("x")
+        assert "TMPDIR" in caught.value.hint
+    child.write_text("raise OSError(2, 'No such file')")
+    with pytest.raises(UnavailableError, match="ended with status"):
+        JOB.run("x")
+
+
 def test_who_waits_may_look_now_and_then(child: Path) -> None:
     child.write_text(ANSWERS)
     looks: list[int] = []

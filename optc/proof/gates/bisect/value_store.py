@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from optc.proof.reference.submodel import Array
+from optc.system.room import save_array
 
 #: Decibels from which on rounding in float32 explains a difference; larger figures say no more.
 EXACT_DB = 100.0
@@ -22,7 +23,7 @@ class ValueStore:
     def put(self, name: str, array: Array) -> None:
         """Keep an array."""
         path = self._files.setdefault(name, self._folder / f"{len(self._files)}.npy")
-        np.save(path, array)
+        save_array(path, array)
 
     def get(self, name: str, *, by_row: bool) -> Array:
         """The array; ``by_row`` joins all axes but the last: [W, S, N] becomes [W * S, N]."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import mmap
-import os
 import tempfile
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from optc.proof.reference.submodel import Array
+from optc.system.full_disk import on_disk_of
+from optc.system.room import give_room
 
 
 class ValueArrays:
@@ -47,5 +49,6 @@ class ValueArrays:
 def _mapped(size: int) -> mmap.mmap:
     """Room in a file that is gone when the last one lets go of it."""
     with tempfile.TemporaryFile(prefix="optc-streams-") as file:
-        os.truncate(file.fileno(), size)
+        with on_disk_of(Path(tempfile.gettempdir()) / "optc-streams"):
+            give_room(file.fileno(), 0, size)
         return mmap.mmap(file.fileno(), size)

@@ -27,6 +27,7 @@ from optc.proof.reference.running.rows import widest
 from optc.proof.reference.variants.streaming_kl import StreamingKL
 from optc.runtime.executable.executable import Float32, Int32
 from optc.system.processes.process_memory import give_back_freed
+from optc.system.room import mapped_array
 from optc.system.scratch import Scratch
 
 Float64 = npt.NDArray[np.float64]
@@ -100,7 +101,7 @@ class _Variants:
         shape = (len(variants), *tokens.shape, columns)
         large = 4 * int(np.prod(shape)) > HIDDEN_BYTES
         self._room: Float32 = (
-            np.memmap(folder / "hidden", np.float32, "w+", shape=shape)
+            mapped_array(folder / "hidden", shape, np.float32)
             if large
             else np.empty(shape, np.float32)
         )
