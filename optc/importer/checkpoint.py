@@ -161,6 +161,23 @@ def read_tensors(files: list[Path], settings: Mapping[str, Any] | None) -> Mappi
     return quantized_weights(read(files, every=True), settings)
 
 
+def check_types(files: list[Path], name: str) -> None:
+    """Do nothing if no file holds a tensor of that name, which is missing among those of floats.
+
+    Raises:
+        InputError: One does: its values are of another type.
+    """
+    for file in files if files[0].suffix == ".safetensors" else ():
+        found = read_header(file, every=True).get(name)
+        if found is not None:
+            raise InputError(
+                f"the tensor is {found.dtype}, and config.json states no quantization",
+                where=f"{file}: {name}",
+                hint="add the quantization_config that it was quantized with, or take the model in "
+                "floats",
+            )
+
+
 def read_checkpoint(files: list[Path], *, every: bool = False) -> dict[str, StoredTensor]:
     """Every float tensor of safetensors files by name; with ``every`` those of all types.
 

@@ -15,7 +15,12 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from optc.errors import InputError, UnsupportedError
 from optc.importer.adapted.merge import with_adapter
 from optc.importer.attach import TiedError, attach_weights, match_checkpoint, unused_tensors
-from optc.importer.checkpoint import checkpoint_files, read_tensors, weights_left_out
+from optc.importer.checkpoint import (
+    check_types,
+    checkpoint_files,
+    read_tensors,
+    weights_left_out,
+)
 from optc.importer.config import check_layers_held, read_config
 from optc.importer.conversion.parameters import as_parameters
 from optc.importer.conversion.tensor import Tensor
@@ -147,7 +152,11 @@ def _match(
     checkpoint, skeleton, warnings = as_parameters(files, own, skeleton)
     checkpoint, more = with_adapter(folder, checkpoint, skeleton.conversion, part_of)
     warnings += more
-    matched = match_checkpoint(skeleton, checkpoint)
+    try:
+        matched = match_checkpoint(skeleton, checkpoint)
+    except InputError as error:
+        check_types(files, error.where)
+        raise
     return _Matched(skeleton, checkpoint, matched, [*notes, *warnings])
 
 

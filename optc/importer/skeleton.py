@@ -178,6 +178,9 @@ def _buffers(twin: PreTrainedModel, stored: frozenset[str]) -> dict[str, npt.NDA
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's text, or its type's name."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    """The first line of an exception's text, with the next where it ends in a colon, or its type's
+    name."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])

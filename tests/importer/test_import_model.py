@@ -221,7 +221,12 @@ def test_config_missing_or_broken(broken: Path) -> None:
             UnsupportedError,
         ),
         ({"model_type": "no-such-type"}, "transformers does not accept this config", InputError),
-        ({"hidden_size": "many"}, "transformers does not accept this config", InputError),
+        (
+            {"hidden_size": "many"},
+            "does not accept this config: .*hidden_size.*: .*str",
+            InputError,
+        ),
+        ({"eos_token_id": "2"}, "does not accept this config: .*eos_token_id.*: .*'2'", InputError),
         ({"hidden_act": "no-such-function"}, "transformers cannot build a model", InputError),
         ({"max_position_embeddings": 0}, "max_position_embeddings: 0 is less than 1", InputError),
     ],
@@ -293,6 +298,15 @@ def test_truncated_weights(broken: Path) -> None:
 def test_missing_tensor(broken: Path) -> None:
     edit_weights(broken, **{"model.norm.weight": None})
     raises(broken, r"model\.norm\.weight: the checkpoint lacks this tensor")
+
+
+@pytest.mark.parametrize(("kind", "name"), [(torch.int8, "I8"), (torch.bool, "BOOL")])
+def test_a_tensor_of_another_type_is_not_called_missing(
+    broken: Path, kind: torch.dtype, name: str
+) -> None:
+    edit_weights(broken, **{"model.norm.weight": torch.ones(48, dtype=kind)})
+    problem = rf"the tensor is {name}, and config\.json states no quantization"
+    raises(broken, rf"model\.safetensors: model\.norm\.weight: {problem}")
 
 
 def test_wrong_shape(broken: Path) -> None:
