@@ -6,15 +6,15 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from optc.system.full_disk import on_disk_of
-from optc.system.room import give_room, mapped_array, save_array, write_array
+from optc.system.room import Array, give_room, mapped_array, save_array, write_array
 
 #: Writes into a file that is mapped, of a size that the process may not give any file.
 CHILD = """
@@ -65,16 +65,14 @@ def test_file_systems_that_cannot_give_room(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_what_cannot_be_written_has_a_number_and_a_name() -> None:
     full = Path("/dev/full")
-    for write in (
-        lambda: save_array(full, np.ones(1 << 16)),
-        lambda: _write(full, np.ones(1 << 16, np.float32)),
-    ):
+    writes: list[Callable[[Path, Array], None]] = [save_array, _write]
+    for write in writes:
         with pytest.raises(OSError, match="No space left") as caught:
-            write()
+            write(full, np.ones(1 << 16, np.float32))
         assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(full))
 
 
-def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
+def _write(path: Path, array: Array) -> None:
     with on_disk_of(path), path.open("wb", buffering=0) as file:
         write_array(file, array)
 
@@ -84,7 +82,7 @@ def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
 def test_arrays_are_written_as_numpy_does(
     tmp_path: Path, kind: type, shape: tuple[int, ...]
 ) -> None:
-    array = np.arange(10).astype(kind)[: int(np.prod(shape))].reshape(shape)
+    array: Array = np.arange(10).astype(kind)[: int(np.prod(shape))].reshape(shape)
     with (tmp_path / "a").open("wb") as file:
         write_array(file, array)
         write_array(file, array.T)

@@ -164,7 +164,7 @@ def test_numbers_that_no_grammar_keeps_are_refused(make_api: MakeApi, number: in
     schema = {"type": "object", "properties": {"id": {"const": number}}, "required": ["id"]}
     named = {"type": "function", "function": {"name": "f", "parameters": schema}}
     api = make_api({"toy": saying("x", [USER])})
-    body = {"messages": [USER], "tools": [named], "tool_choice": "required"}
+    body: dict[str, Any] = {"messages": [USER], "tools": [named], "tool_choice": "required"}
     assert f"{number} has more digits than a float64 holds" in api.error(CHAT, **body)["message"]
 
 
@@ -221,7 +221,8 @@ def test_results_reach_the_model_where_no_tool_may_be_called(
     make_api: MakeApi, fields: dict[str, Any]
 ) -> None:
     called = {"role": "assistant", "tool_calls": [{"function": CALLED}]}
-    seen = [USER, called, {"role": "tool", "content": "3", "tool_call_id": "1"}]
+    result = {"role": "tool", "content": "3", "tool_call_id": "1"}
+    seen: list[dict[str, Any]] = [USER, called, result]
     plainly = [{**one, "content": one.get("content", "")} for one in for_template(seen, "")]
     told = tools_in_text(plainly, ())
     assert [one["role"] for one in told] == ["user", "assistant", "user"]

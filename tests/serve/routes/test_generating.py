@@ -262,7 +262,7 @@ def test_lengths_that_nobody_stated(api: Api, make_api: MakeApi) -> None:
 )
 def test_fields_that_ask_for_nothing(api: Api, path: str, prompt: dict[str, Any]) -> None:
     """Among them those that would be refused if they asked for something."""
-    body = {**prompt, "max_tokens": 5, "seed": 3}
+    body: dict[str, Any] = {**prompt, "max_tokens": 5, "seed": 3}
     plain = api.post(path, **body)["usage"]
     off: dict[str, Any] = {
         name: values[-1] for name, values in NEUTRAL.items() if name not in ("seed", "stream")
@@ -275,7 +275,8 @@ def test_fields_that_ask_for_nothing(api: Api, path: str, prompt: dict[str, Any]
     assert api.post(path, **body, **off)["usage"] == plain
     for name, value in off.items():
         assert api.post(path, **body, **{name: value})["usage"] == plain, name
-    for name, value in {"length_penalty": 2.0, "early_stopping": True, "bad_words": ["a"]}.items():
+    on: dict[str, Any] = {"length_penalty": 2.0, "early_stopping": True, "bad_words": ["a"]}
+    for name, value in on.items():
         assert api.error(path, **body, **{name: value})["param"] == name
 
 
