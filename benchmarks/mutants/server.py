@@ -27,6 +27,8 @@ from hypothesis import Phase, settings
 PRELOADED = ("numpy", "tokenizers", "jinja2", "llguidance", "onnx", "onnx_ir", "onnxruntime")
 #: A mutant that appends for ever ends by a MemoryError, not by taking the machine with it.
 DATA_BYTES = 8 << 30
+#: How many tests passed, and which one runs.
+RUNNING = "running.json"
 
 
 class Answer(TypedDict):
@@ -35,7 +37,8 @@ class Answer(TypedDict):
     Keys:
         outcome: ``passed``, ``failed`` or ``timeout``.
         passed: Tests that passed.
-        by: The first test that failed; empty if a file did not even import, or the process died.
+        by: The first test that failed, or the one that ran when time was up; empty if a file did
+            not even import, or the process died.
         seconds: How long it took.
     """
 
@@ -48,8 +51,8 @@ class Answer(TypedDict):
 class _Watcher:
     """Counts, and takes failing examples as they come: to make them small takes minutes."""
 
-    def __init__(self) -> None:
-        self.passed, self.by = 0, ""
+    def __init__(self, running: Path) -> None:
+        self.passed, self.by, self._running = 0, "", running
 
     def pytest_collection(self) -> None:
         """After the conftest has chosen its profile, before tests are imported."""
@@ -58,6 +61,10 @@ class _Watcher:
             "mutants", settings.default, phases=phases, report_multiple_bugs=False
         )
         settings.load_profile("mutants")
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Leave word of the test that begins, for when time is up."""
+        self._running.write_text(json.dumps([self.passed, nodeid]))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how a test ended."""
@@ -87,6 +94,7 @@ def _check_that_the_copy_is_imported() -> None:
 def _run(tests: list[str], folder: str, timeout_s: float, verbose: bool) -> Answer:
     started = time.monotonic()
     reading, writing = os.pipe()
+    Path(folder, RUNNING).touch()
     child = os.fork()
     if not child:
         os.close(reading)
@@ -107,7 +115,9 @@ def _run(tests: list[str], folder: str, timeout_s: float, verbose: bool) -> Answ
         said = os.read(reading, 65536)
     os.close(reading)
     if not ready:
-        return Answer(outcome="timeout", passed=0, by="", seconds=seconds)
+        running = Path(folder, RUNNING)
+        passed, by = json.loads(running.read_text() or "null") or (0, "")
+        return Answer(outcome="timeout", passed=passed, by=by, seconds=seconds)
     status, passed, by = json.loads(said) if said else (1, 0, "")
     outcome = "failed" if status else "passed"
     return Answer(outcome=outcome, passed=passed, by=by, seconds=seconds)
@@ -122,7 +132,7 @@ def _test(tests: list[str], folder: str, verbose: bool, writing: int) -> NoRetur
     nothing = os.open(os.devnull, os.O_RDONLY)
     for here, there in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(here, there)
-    watcher = _Watcher()
+    watcher = _Watcher(Path(folder, RUNNING))
     arguments = [*tests, "-x", "-p", "no:cacheprovider", f"--basetemp={folder}/pytest"]
     arguments += ["--tb=short"] if verbose else ["--tb=no", "--assert=plain"]
     status = 1

@@ -1,4 +1,5 @@
-"""Tries mutants: each in a private copy of the repository, by the tests of its module."""
+"""Tries mutants: each in a private copy of the repository, by the tests of its module or by those
+that run its line."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -47,7 +49,7 @@ class Trial:
 
     Attributes:
         mutation: The change.
-        tests: Files that were run, the fastest first.
+        tests: Files or tests that were run, or were to be, in their order.
         answer: How they ended.
     """
 
@@ -56,7 +58,7 @@ class Trial:
     answer: Answer
 
 
-class _Copy:
+class Copy:
     """A copy of the repository with a process that runs tests in it."""
 
     def __init__(self, root: Path, folder: Path) -> None:
@@ -121,14 +123,14 @@ class Trials:
 
     def __init__(self, root: Path, jobs: int, journal: Journal) -> None:
         self._root, self._jobs, self._journal = root, jobs, journal
-        self._copies: SimpleQueue[_Copy] = SimpleQueue()
+        self._copies: SimpleQueue[Copy] = SimpleQueue()
         self._open = ExitStack()
         self.seconds: dict[str, float] = {}
 
     def __enter__(self) -> Trials:
         for _ in range(self._jobs):
             folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="optc-mutants-"))
-            copy = _Copy(self._root, Path(folder))
+            copy = Copy(self._root, Path(folder))
             self._open.callback(copy.close)
             self._copies.put(copy)
         return self
@@ -136,29 +138,22 @@ class Trials:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def run_unmutated(self, tests: Iterable[str], *, may_skip: bool = False) -> None:
-        """Run each test file that was not run yet, and note how long those take that can be used.
-
-        Args:
-            tests: The files.
-            may_skip: A file whose tests are all skipped here is left out.
+    def run_unmutated(self, tests: Iterable[str]) -> None:
+        """Run each test file, and note how long it takes.
 
         Raises:
-            UnmutatedTestsError: A test fails, or all are skipped where that may not be.
+            UnmutatedTestsError: A test fails, or all are skipped.
         """
-        new = [test for test in tests if test not in self.seconds]
         with _threads(self._jobs) as pool:
-            for test, answer in pool.map(lambda test: self._unmutated(test, may_skip), new):
-                if answer["passed"]:
-                    self.seconds[test] = answer["seconds"]
+            for test, answer in pool.map(self._unmutated, tests):
+                self.seconds[test] = answer["seconds"]
 
-    def _unmutated(self, test: str, may_skip: bool) -> tuple[str, Answer]:
+    def _unmutated(self, test: str) -> tuple[str, Answer]:
         if known := self._journal.unmutated(test):
             return test, known
         with self._copy() as copy:
             answer = copy.run([test], UNMUTATED_S, verbose=True)
-            failed = bool(answer["by"]) or (answer["passed"] and answer["outcome"] != "passed")
-            if failed or not (answer["passed"] or may_skip):
+            if answer["outcome"] != "passed" or not answer["passed"]:
                 raise UnmutatedTestsError(test, copy.output)
         self._journal.note_unmutated(test, answer)
         return test, answer
@@ -166,7 +161,8 @@ class Trials:
     def try_all(
         self, mutants: Iterable[tuple[Mutation, Sequence[str]]], done: Callable[[Trial], None]
     ) -> None:
-        """Try each mutant by its test files, whose times are known; ``done`` gets each trial."""
+        """Try each mutant by its test files, which have run without it; ``done`` gets each
+        trial."""
         with _threads(self._jobs) as pool:
             for trial in pool.map(lambda mutant: self._try(*mutant), mutants):
                 done(trial)
@@ -181,13 +177,63 @@ class Trials:
             self._journal.note_trial(mutation, tests, answer)
         return Trial(mutation, tuple(fastest), answer)
 
+    def ask_all(
+        self,
+        mutants: Iterable[tuple[Mutation, Sequence[str]]],
+        budget_s: float,
+        done: Callable[[Trial], None],
+    ) -> None:
+        """Try each mutant by single tests, in their order, until its budget ends."""
+        with _threads(self._jobs) as pool:
+            for trial in pool.map(
+                lambda mutant: self._ask(mutant[0], mutant[1], budget_s), mutants
+            ):
+                done(trial)
+
+    def _ask(self, mutation: Mutation, tests: Sequence[str], budget_s: float) -> Trial:
+        answer = self._journal.trial(mutation, tests, budget_s)
+        if answer is None:
+            with self._copy() as copy:
+                answer = ask(copy, mutation, tests, budget_s)
+            self._journal.note_trial(mutation, tests, answer, budget_s)
+        return Trial(mutation, tuple(tests), answer)
+
     @contextmanager
-    def _copy(self) -> Iterator[_Copy]:
+    def _copy(self) -> Iterator[Copy]:
         copy = self._copies.get()
         try:
             yield copy
         finally:
             self._copies.put(copy)
+
+
+def ask(copy: Copy, mutation: Mutation, tests: Sequence[str], budget_s: float) -> Answer:
+    """The answer of the first test that notices a mutant: one that passes alone without the mutant
+    and does not with it. If there is none, how many passed before the budget ended."""
+    started, left, passed = time.monotonic(), list(tests), 0
+    while left and (rest_s := budget_s - (time.monotonic() - started)) > 0:
+        with copy.mutated(mutation):
+            answer = copy.run(left, rest_s)
+        passed += answer["passed"]
+        if answer["outcome"] == "passed":
+            break
+        suspects = [answer["by"]] if answer["by"] else left
+        answer = _ask_alone(copy, mutation, suspects, budget_s)
+        if answer["outcome"] != "passed":
+            return answer
+        passed += answer["passed"]
+        left = left[left.index(suspects[-1]) + 1 :]
+    return Answer(outcome="passed", passed=passed, by="", seconds=time.monotonic() - started)
+
+
+def _ask_alone(copy: Copy, mutation: Mutation, tests: list[str], budget_s: float) -> Answer:
+    """The answer of tests to a mutant, which count as passed where they fail without it, too."""
+    control = copy.run(tests, budget_s)
+    if control["outcome"] != "passed":
+        control["outcome"] = "passed"
+        return control
+    with copy.mutated(mutation):
+        return copy.run(tests, max(LEAST_S, TIMES * control["seconds"]))
 
 
 @contextmanager

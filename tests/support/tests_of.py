@@ -478,17 +478,3 @@ def tests_of(root: Path, module: str) -> list[str]:
         return []
     together = TESTED_TOGETHER.get(PurePath(module).parts[0], ())
     return own + [test for test in (*elsewhere, *together) if test != mirrored]
-
-
-def tests_beside(root: Path, module: str) -> list[str]:
-    """The other test files of a module's package: ``tests/runtime/step/**`` for
-    ``optc/runtime/step/…``, and those of the folder itself for a module at the top of a wing."""
-    levels = 3 if PurePath(module).parts[0] == "optc" else 2
-    mirrored = PurePath(mirrored_test(module))
-    if len(mirrored.parts) > levels:
-        found = (root / PurePath(*mirrored.parts[:levels])).rglob("test_*.py")
-    else:
-        found = (root / mirrored.parent).glob("test_*.py")
-    own = tests_of(root, module)
-    names = sorted(str(path.relative_to(root)) for path in found)
-    return [name for name in names if name not in own]
