@@ -41,7 +41,7 @@ def probed(text: str, mutations: Mapping[int, Mutation]) -> tuple[str, set[int]]
 
 
 def _places(source: Source, mutation: Mutation) -> list[_Place]:
-    """Where the probes of a mutant go."""
+    """The places of the probes of a mutant."""
     chain = list(_around(source, source.tree, mutation))
     statements = [body[index] for body, index in chain]
     if any(isinstance(statement, _Function) for statement in statements[:-1]):
