@@ -12,6 +12,7 @@ import pytest
 from optc.errors import InputError
 from optc.runtime.settings import NAMES, ServeSettings
 from optc.runtime.speculative.kinds import MAX_DRAFTED
+from optc.system.options.option import options_of
 
 
 def test_every_setting_is_documented() -> None:
@@ -37,6 +38,16 @@ def test_what_no_engine_can_do_is_refused(changes: dict[str, Any], error: str) -
     with pytest.raises(InputError) as caught:
         ServeSettings(**changes)
     assert caught.value.render().startswith(error)
+
+
+@pytest.mark.parametrize(
+    "name", [*(n for n, o in options_of(ServeSettings).items() if o.kind == "count"), "max_waiting"]
+)
+def test_one_is_the_least_of_every_count(name: str) -> None:
+    chosen: dict[str, Any] = {name: 1}
+    assert getattr(ServeSettings(**chosen), name) == 1
+    with pytest.raises(InputError, match=f"{name}: 0 is too few"):
+        ServeSettings(**(chosen | {name: 0}))
 
 
 def test_a_size_is_bytes_and_a_text_a_path() -> None:

@@ -39,6 +39,8 @@ def test_every_gate_is_there_with_its_verdict() -> None:
     text = page.section("gates").text
     for gate in REPORT["gates"]:
         assert gate["name"] in text
+    for shown in ("0.0009000.00300", "0.900000.97000", "3.002.50"):
+        assert shown in text, "a value, and its bound beside it"
     assert page.all("dd")[0].text == "1 of 3"
     verdicts = [s.text for s in page.all("span") if "verdict" in s.attributes.get("class", "")]
     assert verdicts == ["✓ passed", "✗ failed", "open"]

@@ -191,7 +191,8 @@ def test_an_engine_publishes_and_answers_who_missed_some() -> None:
         while not sent:  # until its thread has published something
             asking.send((0).to_bytes(8, "big"))
             assert asking.poll(20_000)
-            *_, sent = asking.recv_multipart()
+            number, sent = asking.recv_multipart()
+            assert len(number) == 8, "the protocol says so, as of those that are published"
         batch = msgspec.msgpack.decode(sent)
         assert batch[1][0]["token_ids"][:8] == [5] * 8
         assert len(batch[1]) == 1
@@ -204,7 +205,7 @@ def test_an_engine_publishes_and_answers_who_missed_some() -> None:
     numbers = []
     while listener.poll(200):
         topic, number, data = listener.recv_multipart()
-        assert topic == b"kv@me"
+        assert (topic, len(number)) == (b"kv@me", 8)
         numbers.append(int.from_bytes(number, "big"))
         last = msgspec.msgpack.decode(data)[1][-1]
     assert numbers == sorted(set(numbers))

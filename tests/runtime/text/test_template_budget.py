@@ -17,6 +17,7 @@ from optc.runtime.text.template_budget import (
     budget,
     check_operation,
     check_operator,
+    check_short,
     current,
 )
 
@@ -66,6 +67,12 @@ def test_work_is_limited() -> None:
     paid.step(1)
     with pytest.raises(SecurityError, match="it takes too many steps"):
         paid.spend(1)
+
+
+def test_a_measured_operand_costs_a_unit_for_each_value_at_any_depth() -> None:
+    before = current().work
+    check_short(["a" * 9, [1, [2]], {"k": (3,)}])
+    assert before - current().work == 1 + 4 + 4
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def check(scale: Scale, values: list[float]) -> None:
     ("scale", "ticks"),
     [
         (linear(0, 10, 0, 1), [0, 2, 4, 6, 8, 10]),
+        (linear(0, 12, 0, 1), [0, 5, 10]),
         (linear(0.13, 0.52, 0, 1), [0.2, 0.3, 0.4, 0.5]),
         (linear(-1, 1, 0, 1), [-1, -0.5, 0, 0.5, 1]),
         (logarithmic(3, 40, 0, 1), [5, 10, 20]),

@@ -56,6 +56,7 @@ def test_registries(text: str, host: str, repository: str, version: str, name: s
         ("ghcr.io/x:", "a tag is made of letters, digits"),
         ("ghcr.io/x:-a", "a tag is made of letters, digits"),
         (f"ghcr.io/x:{'a' * 129}", "a tag is made of letters, digits and _ . -, 128 at most"),
+        ("ghcr.io/x:v1/y", "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"),
         ("https://ghcr.io/x:v1", "without a scheme: ghcr.io/x:v1"),
         ("docker://ghcr.io/x", "without a scheme: ghcr.io/x"),
         ("oci://ghcr.io/me/x", "without a scheme: ghcr.io/me/x"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optc.errors import UnsupportedError
-from optc.proof.gates.tensors.outputs import NO_ERROR_DB, OutputFigures
+from optc.proof.gates.tensors.outputs import OutputFigures
 
 
 def figures(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float | None]:
@@ -23,9 +23,14 @@ def test_equal_outputs_have_no_error() -> None:
         "output_error": 0,
         "cosine_mean": 1,
         "cosine_min": 1,
-        "sqnr_db": NO_ERROR_DB,
+        "sqnr_db": 200.0,
         "top1_agreement": 1,
     }
+
+
+def test_an_error_that_is_nearly_none_counts_as_none() -> None:
+    same = np.array([[1e12, 1.0]])
+    assert figures(same + [[0.0, 1e-9]], same)["sqnr_db"] == 200.0
 
 
 def test_rows_are_compared_one_by_one() -> None:
