@@ -30,7 +30,7 @@ def test_equal_outputs_have_no_error() -> None:
 
 def test_an_error_that_is_nearly_none_counts_as_none() -> None:
     same = np.array([[1e12, 1.0]])
-    assert figures(same + [[0.0, 1e-9]], same)["sqnr_db"] == 200.0
+    assert figures(same + np.array([0.0, 1e-9]), same)["sqnr_db"] == 200.0
 
 
 def test_rows_are_compared_one_by_one() -> None:
