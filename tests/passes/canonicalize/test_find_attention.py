@@ -69,6 +69,7 @@ def test_standard_attention_over_folded_heads() -> None:
     text, _ = after(model(), FindAttention())
     assert text.count("\n") == 0
     assert text.startswith("y = optc.Attention <num_heads = 4, kv_num_heads = 2")
+    assert "softcap = 0, window = 0>" in text
     values = {"q": f32(2, 7, 32), "k": f32(2, 7, 16), "v": f32(2, 7, 12)}
     assert unchanged(model(), values, FindAttention()) < 1e-5
 

@@ -125,7 +125,8 @@ def test_states_are_exposed_once() -> None:
     )
 
 
-def test_logits_of_no_linear_layer_are_refused() -> None:
+def headless() -> ir.Model:
+    """A model whose logits come from a weight that is computed."""
     model = model_after("kv-cache", SHAPE)
     head = head_of(model)
     assert head is not None
@@ -133,5 +134,9 @@ def test_logits_of_no_linear_layer_are_refused() -> None:
     identity.outputs[0].name, identity.outputs[0].type = "hidden_weight", head.initializer.type
     model.graph.insert_before(head.matmul, [identity])
     head.matmul.replace_input_with(1, identity.outputs[0])
+    return model
+
+
+def test_logits_of_no_linear_layer_are_refused() -> None:
     with pytest.raises(InputError, match="the logits come from no linear layer"):
-        pipeline_of("hidden-states").run(model)
+        pipeline_of("hidden-states").run(headless())

@@ -16,6 +16,7 @@ from optc.passes.kv_cache.medusa_heads import MedusaHeads
 from optc.passes.numerics.statistics import INPUT_HESSIAN
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.proof.reference.calibration import calibration_of, weights_of
+from tests.passes.kv_cache.test_hidden_states import headless
 from tests.support.drafts.heads import write_heads
 from tests.support.families import model_after
 from tests.support.models import Dense, dense_model
@@ -103,6 +104,12 @@ def test_heads_are_added_once(tmp_path: Path) -> None:
     one.ensures(model)
     with pytest.raises(InputError, match="has Medusa heads already"):
         one.run(model)
+
+
+def test_heads_of_logits_that_come_from_no_linear_layer_are_refused(tmp_path: Path) -> None:
+    write_heads(tmp_path, 2, SHAPE.hidden)
+    with pytest.raises(InputError, match="the logits come from no linear layer"):
+        MedusaHeads(folder=str(tmp_path)).requires(headless())
 
 
 def test_heads_must_be_those_of_the_digest(tmp_path: Path) -> None:

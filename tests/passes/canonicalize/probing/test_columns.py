@@ -7,8 +7,10 @@ import onnx_ir as ir
 import pytest
 
 from optc.ir.functions import attributes_of, ensure_function
+from optc.ir.sources import sources_of
 from optc.passes.canonicalize.probing.columns import take_columns, take_heads
 from optc.passes.canonicalize.probing.evaluate import Unreadable
+from optc.runtime.executable.row_ranges import rows_of
 from tests.passes.canonicalize.texts import exported
 from tests.support.ir_text import f32
 from tests.support.ragged import run
@@ -62,6 +64,15 @@ def taken(nodes: str, columns: list[int]) -> tuple[np.ndarray, np.ndarray, set[s
 
 
 NORMED = "p = MatMul (h, w) x = RMSNormalization <axis = -1, epsilon = 0.01> (p, scale)"
+
+
+def test_a_weight_in_another_order_says_which_rows_of_which_tensor_it_has() -> None:
+    _, _, _, found = taken("x = MatMul (h, w)", ANY)
+    weight = found.producer().inputs[1]  # type: ignore[union-attr]
+    assert weight is not None
+    (source,) = sources_of(weight, len(ANY))
+    assert (source.tensor, source.of, source.stop) == ("w", 8, 8)
+    assert rows_of(source.ranges).tolist() == ANY
 
 
 @pytest.mark.parametrize(
