@@ -135,6 +135,22 @@ def test_causal_attention_is_refused_with_its_reason() -> None:
         Pipeline((Simplify(), PackRows())).run(model)
 
 
+def test_an_operator_of_no_dense_form_is_named_before_a_later_pass_meets_it() -> None:
+    zeros = ", ".join(["0"] * 72)
+    model = _model(f"""
+        <ir_version: 10, opset_import: ["" : 23]>
+        graph (int64[batch, tokens] ids) => (float[batch, tokens, 8] y)
+        <float[9, 8] table = {{{zeros}}}> {{
+            x = Gather <axis = 0> (table, ids)
+            y = Hardmax (x)
+        }}
+    """)
+    with pytest.raises(
+        UnsupportedError, match=r"^node_1 \(Hardmax\): not an operator of the dense"
+    ):
+        Pipeline((Simplify(), PackRows())).run(model)
+
+
 def test_types_of_keys_and_values_without_a_kernel() -> None:
     with pytest.raises(InputError, match="kv_dtype"):
         PackRows(kv_dtype="int4")

@@ -83,3 +83,17 @@ def test_what_is_left_is_rounded_in_groups_of_its_own(
     assert not np.delete(found, kept, axis=1).any()
     error = np.square(found - fitted).sum() / np.square(fitted).sum()
     assert 0 < error < 0.03
+
+
+def test_gptq_rounds_with_a_smaller_error_of_outputs(
+    channels: Channels, inputs: np.ndarray
+) -> None:
+    (linear,), hessian = channels.linears, inputs.T @ inputs / len(inputs)
+    kept = degrees_of(channels, [96, 64], hessian)[1].kept
+    fitted = without(channels, linear, kept, hessian).read_rows(0, 64)
+
+    def lost(gptq: bool) -> float:
+        found = without(channels, linear, kept, hessian, FORMAT, gptq=gptq).read_rows(0, 64)
+        return float(np.square(inputs @ (found - fitted).T).sum())
+
+    assert lost(gptq=True) < 0.7 * lost(gptq=False)

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from optc.passes.prune.weights import admm
 from optc.passes.prune.weights.admm import by_admm
 from optc.passes.prune.weights.amounts import Amount
 from optc.passes.prune.weights.scores import by_wanda
@@ -72,6 +73,22 @@ def test_it_is_near_the_best_of_all_masks() -> None:
         mask = np.isin(np.arange(10), inside)[None]
         best = min(best, loss(solved(w, h, mask), w, h))
     assert loss(by_admm(w, hessian, HALF), w, h) < 1.3 * best
+
+
+def test_a_mask_that_never_changes_ends_the_search_at_its_first_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Weights that are zero where they should be, of inputs that have nothing in common."""
+    steps, usual = list[int](), admm._Search._step
+
+    def counted(search: admm._Search) -> int:
+        steps.append(usual(search))
+        return steps[-1]
+
+    monkeypatch.setattr(admm._Search, "_step", counted)
+    w = weight(4, 8) * np.tile([1, 0, 0, 1], 2).astype(np.float32)
+    np.testing.assert_allclose(by_admm(w, np.eye(8), PATTERN), w, rtol=1e-5)
+    assert steps == [0, 0, 0]
 
 
 def test_as_many_are_zero_as_should_be() -> None:
