@@ -132,6 +132,13 @@ def test_nothing_is_broken() -> None:
     assert (alone["pass"], [entry["kl"] for entry in alone["passes"]]) == (None, [0.0])
 
 
+def test_the_last_layer_is_compared_before_a_norm_that_is_fused_with_rounding() -> None:
+    passes = "kv-cache,quantize-weights{bits=8},fuse-norm-quantize"
+    by_layer = bisected(stages_of(passes)).to_json()["sqnr_by_layer"]
+    assert len(by_layer) == 4
+    assert all(20 < decibels < 40 for decibels in by_layer)
+
+
 def test_several_broken_layers_are_listed() -> None:
     def change(model: ir.Model) -> None:
         scaled("1.o.weight.scale", 2.0)(model)
