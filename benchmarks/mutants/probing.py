@@ -64,6 +64,7 @@ def find_runners(
     known = {mutation: journal.runners(mutation) for mutation in mutations}
     unknown = dict(enumerate(mutation for mutation in mutations if known[mutation] is None))
     if unknown:
+        print(f"looking for the tests that run {len(unknown)} lines", file=sys.stderr, flush=True)
         ran = _run(root, unknown, tests, jobs)
         for number, mutation in unknown.items():
             known[mutation] = ran.runners(number, mutation)
