@@ -150,7 +150,7 @@ BUDGET = {
     "passes/kv_cache": 1_850,
     "passes/numerics": 1_550,
     "passes/prune": 4_350,
-    "passes/quantize": 5_900,
+    "passes/quantize": 5_950,
 }
 
 
