@@ -36,7 +36,7 @@ def take_heads(
     if len(pieces) == 1:
         index, own = pieces[0]
         return take_columns(model, before, sources[index], own.reshape(-1), role)
-    shared = [bool((own == own[0]).all()) for _, own in pieces]
+    shared = [len(columns) > 1 and bool((own == own[0]).all()) for _, own in pieces]
     if len(pieces) != 2 or shared[1]:
         raise Unreadable("its dimensions take turns in coming from two projections")
     parts = [

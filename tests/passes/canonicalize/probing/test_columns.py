@@ -160,6 +160,7 @@ JOINED = {
     "shared first": ([[3, 1, 8, 9], [3, 1, 12, 13]], 1),
     "own first": ([[3, 1, 8, 9], [7, 5, 12, 13]], 0),
     "from the second first": ([[9, 8, 0, 5], [9, 8, 1, 4]], 1),
+    "one head": ([[3, 1, 8, 9]], 0),
 }
 TWO = "p = MatMul (h, w) q = MatMul (h, u) x = Concat <axis = -1> (p, q)"
 
@@ -190,7 +191,7 @@ def test_heads_of_two_projections_are_joined(name: str) -> None:
     found, expected, node = joined(columns)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     assert node.op_type == "HeadConcat"
-    assert attributes_of(node) == {"num_heads": 2, "shared": shared}
+    assert attributes_of(node) == {"num_heads": len(columns), "shared": shared}
 
 
 @pytest.mark.parametrize(
