@@ -109,7 +109,7 @@ def shard_names(index: Path) -> list[str]:
     named = read_object(index).get("weight_map")
     if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
         raise InputError("weight_map does not map tensors to files", where=str(index))
-    names = sorted(set(named.values()))
+    names = sorted({name.removeprefix("./") for name in named.values()})
     is_pickled = index.name.endswith(pickled.INDEX_SUFFIX)
     suffix, kind = (pickled.SUFFIX, "PyTorch") if is_pickled else (".safetensors", "safetensors")
     for name in names:

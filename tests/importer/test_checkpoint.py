@@ -116,7 +116,16 @@ def test_missing_shard_is_named(tmp_path: Path) -> None:
         checkpoint_files(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["../other.safetensors", "model.bin"])
+def test_an_index_may_say_that_its_folder_is_meant(tmp_path: Path) -> None:
+    index(tmp_path, *(f"./{name}" for name in SETS["shards"]))
+    for name in SETS["shards"]:
+        (tmp_path / name).touch()
+    assert [f.name for f in checkpoint_files(tmp_path)] == list(SETS["shards"])
+
+
+@pytest.mark.parametrize(
+    "name", ["../other.safetensors", "model.bin", "././w.safetensors", "./../w.safetensors"]
+)
 def test_index_may_only_name_safetensors_of_the_folder(name: str, tmp_path: Path) -> None:
     index(tmp_path, name)
     with pytest.raises(InputError, match="is not a safetensors file of this folder"):

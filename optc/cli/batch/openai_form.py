@@ -53,8 +53,10 @@ def openai_request(value: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
         InputError: The line asks for something else.
     """
     url, body = value.get("url"), value.get("body")
-    if url not in (CHAT, COMPLETIONS) or value.get("method", "POST") != "POST":
+    if url not in (CHAT, COMPLETIONS):
         raise InputError(f"{url!r} is not served", where="url", hint=f"{CHAT} or {COMPLETIONS}")
+    if value.get("method", "POST") != "POST":
+        raise InputError("the method is POST", where="method")
     wanted = "messages" if url == CHAT else "prompt"
     if not isinstance(body, dict) or body.get(wanted) is None:
         raise InputError(f"it has no {wanted}", where="body")

@@ -30,14 +30,22 @@ _PART = {"type": "text", "text": PROBE}
 
 
 def normalized(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages without null values, with what was reasoned under the names that templates read.
+    """Messages without null values, with what was reasoned under the names that templates read,
+    and with what was said when an answer was refused as a content.
 
     Args:
         messages: Plain copies.
+
+    Raises:
+        RequestError: A message is a sound.
     """
     found = []
     for message in messages:
         stated = {key: value for key, value in message.items() if value is not None}
+        if "audio" in stated:  # what a model said before, by its id
+            raise _refused("audio")
+        if "content" not in stated and isinstance(stated.get("refusal"), str):
+            stated["content"] = stated["refusal"]
         thought = next((stated[key] for key in _REASONING if key in stated), None)
         if thought is not None:
             stated = {"thinking": thought, **stated, "reasoning_content": thought}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from optc.errors import RequestError
+from optc.runtime.openai.fields import with_numbers
 from optc.runtime.params import SamplingParams
 from optc.runtime.requests.generation_request import GenerationRequest
 
@@ -55,8 +56,7 @@ def read_request(
     changes |= _taken(sampling, _SAMPLING) | _taken(stopping, _STOPPING)
     if "seed" in changes:
         changes["seed"] = int(changes["seed"]) % _SEEDS  # signed there
-    if "logit_bias" in changes:
-        changes["logit_bias"] = {int(token): v for token, v in changes["logit_bias"].items()}
+    changes = with_numbers(changes)
     ends = [*stopping.pop("stop_token_ids", ()), *stopping.pop("stop_token_ids_hidden", ())]
     if ends:
         changes["stop_token_ids"] = tuple(dict.fromkeys(ends))

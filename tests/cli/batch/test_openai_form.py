@@ -125,7 +125,8 @@ def test_formats_of_responses(
     ("given", "message"),
     [
         (line({}, "/v1/embeddings"), "url: '/v1/embeddings' is not served"),
-        (line({"messages": [USER]}, method="GET"), "is not served"),
+        (line({"messages": [USER]}, method="GET"), "method: the method is POST"),
+        (line({"messages": [USER]}, method="post"), "method: the method is POST"),
         (line({"prompt": "x"}), "body: it has no messages"),
         (line({"messages": None}), "body: it has no messages"),
         (line({"messages": "x"}), "messages: not a conversation"),

@@ -147,3 +147,18 @@ def test_a_message_that_cannot_be_continued(
     with pytest.raises(RequestError) as caught:
         tokenizer.render_chat(messages, continue_final_message=True)
     assert str(caught.value) == f"continue_final_message: {message}"
+
+
+def test_a_refusal_is_what_the_assistant_said() -> None:
+    tokenizer = chat("{{ m.content }}")
+    said = {"role": "assistant", "content": None, "refusal": "no"}
+    assert tokenizer.render_chat([said]) == "[assistant]no"
+    assert tokenizer.render_chat([{**said, "content": "yes"}]) == "[assistant]yes"
+    assert tokenizer.render_chat([{**said, "content": "yes", "refusal": None}]) == "[assistant]yes"
+
+
+def test_a_sound_of_the_assistant_is_refused() -> None:
+    said = {"role": "assistant", "audio": {"id": "audio_1"}}
+    with pytest.raises(RequestError, match="a part of type 'audio'"):
+        chat("{{ m.content }}").render_chat([said])
+    chat("{{ m.content }}").render_chat([{**said, "content": "hi", "audio": None}])

@@ -103,3 +103,9 @@ def test_what_cannot_be_followed_is_named(part: str, name: str, value: object) -
     guided = {"guided_decoding": {"structural_tag": {"a": 1}}}
     with pytest.raises(RequestError, match="structural_tag is not supported"):
         read_request({"token_ids": [5], "sampling_options": guided})
+
+
+@pytest.mark.parametrize("biases", [{"a": 1.0}, {"1.5": 1.0}, [1.0]])
+def test_biases_are_of_token_ids(biases: object) -> None:
+    with pytest.raises(RequestError, match="logit_bias"):
+        read_request({"token_ids": [5], "sampling_options": {"logit_bias": biases}})
