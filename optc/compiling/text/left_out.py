@@ -11,6 +11,7 @@ from optc.compiling.stages.generation import generation_settings
 from optc.errors import RequestError
 from optc.proof.conversations.load import artifact_tokenizer, folder_templates
 from optc.runtime.text.chat_template import FAILS
+from optc.runtime.text.left_out import LEAVES_OUT
 from optc.runtime.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _TOOL = {
 #: Conversations that chat templates take, with further variables.
 _TRIED: tuple[tuple[list[dict[str, Any]], dict[str, Any]], ...] = (
     ([_USER], {}),
-    ([{"role": "system", "content": "x"}, _USER], {}),
+    ([{"role": "system", "content": "be brief"}, _USER], {}),
     ([_USER, _SAID, _USER], {}),
     ([_USER], {"tools": [_TOOL]}),
 )
@@ -60,11 +61,12 @@ def _about_templates(folder: Path, artifact: Path, entry: TokenizerEntry | None)
 
 
 def _failures(tokenizer: Tokenizer) -> Iterator[str]:
-    """Errors of trials; a template may refuse conversations of a kind, such as those with a
-    system message."""
+    """Errors of trials; a template may refuse conversations of a kind by intent, such as those
+    with a system message."""
     for messages, variables in _TRIED:
         try:
             tokenizer.render_chat(messages, **variables)
         except RequestError as error:
-            if error.message.startswith(FAILS) or (messages == [_USER] and not variables):
+            plain = messages == [_USER] and not variables
+            if plain or error.message.startswith((FAILS, LEAVES_OUT)):
                 yield error.message

@@ -13,6 +13,8 @@ from typing import Any
 from optc.errors import RequestError
 
 Messages = Sequence[Mapping[str, Any]]
+#: What refusals begin with.
+LEAVES_OUT = "the chat template leaves out"
 
 
 def check_shown(text: str, messages: Messages, render: Callable[[Messages], str]) -> None:
@@ -120,8 +122,7 @@ def _left_out(message: Mapping[str, Any], at: int) -> RequestError:
     role = str(message.get("role"))[:40]
     part = "the calls of message" if role == "assistant" else "message"
     return RequestError(
-        f"the chat template leaves out {part} {at + 1}, of the role {role!r}: the model would not "
-        "see it",
+        f"{LEAVES_OUT} {part} {at + 1}, of the role {role!r}: the model would not see it",
         where="messages",
         hint="write it into a message of the user or, first of all, of the system",
     )

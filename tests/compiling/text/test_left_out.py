@@ -14,6 +14,7 @@ from optc.importer.imported import ImportedModel
 from tests.runtime.support.texts import byte_level
 
 GOOD = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}"
+NO_SYSTEM = GOOD.replace("in messages", "in messages if m.role != 'system'")
 REFUSES = (
     "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + GOOD
 )
@@ -56,8 +57,10 @@ def test_templates_that_work_or_refuse_by_intent(tmp_path: Path, template: str) 
         ("{{ messages | nothing }}", "the chat template fails: No filter named 'nothing'", 4),
         ("{% nothing %}", "the chat template fails: Encountered unknown tag 'nothing'", 4),
         ("{{ raise_exception('never') }}", "never", 1),
-        ("{% if tools %}{{ 1 / 0 }}{% endif %}", "the chat template fails: division by zero", 1),
-        ("{{ messages[1].content + 'x' }}", "the chat template fails: list object has no", 2),
+        (GOOD + "{% if tools %}{{ 1 / 0 }}{% endif %}", "the chat template fails: division by", 1),
+        ("{{ tools }}", "the chat template leaves out message 1, of the role 'user'", 3),
+        (NO_SYSTEM, "the chat template leaves out message 1, of the role 'system'", 1),
+        ("{{ messages[1].content + 'x' }}", "the chat template fails: list object has no", 3),
     ],
 )
 def test_a_template_that_fails(tmp_path: Path, template: str, message: str, count: int) -> None:
