@@ -42,7 +42,7 @@ _UNRUN = "its kernels are compiled, and run on an emulator by their tests"
 _FACTS = {
     "x86-64-v3": TargetFacts(
         "Intel from Haswell (2013), AMD from Excavator and Zen on",
-        (Measured("Zen 3", "2026-11-26"),),
+        (Measured("Zen 3", "2026-11-30"),),
     ),
     "x86-64-v4-vnni": TargetFacts(
         "Intel from Cascade Lake (2019) and Ice Lake, AMD from Zen 4 (2022) on",
