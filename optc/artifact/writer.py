@@ -26,6 +26,7 @@ from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry, Manife
 from optc.artifact.reservation import HeldError, Reservation
 from optc.artifact.trust.texts import trust_texts
 from optc.errors import InputError
+from optc.system.full_disk import FULL
 
 _REASONS: dict[int | None, str] = {
     errno.ENOSPC: "the disk is full",
@@ -38,7 +39,7 @@ _REASONS: dict[int | None, str] = {
     errno.ENAMETOOLONG: "the name is too long",
 }
 #: These can only come from writing, wherever in the compile they are raised.
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+_DISK_FULL = FULL | {errno.EROFS}
 
 
 class ArtifactWriter:
