@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optc.passes.canonicalize.probing.layout import Rotary, common_order, rotary_of
+from optc.passes.canonicalize.probing.layout import Rotary, common_order, rotary_of, shared_first
 from optc.passes.canonicalize.probing.read import Reading, Turn
 
 HALVES = Turn(((0, 2), (1, 3)), (1.0, 0.1), 2.0)
@@ -58,3 +58,13 @@ def test_else_the_order_that_there_is_where_an_operator_turns_that() -> None:
 def test_else_firsts_seconds_and_the_rest() -> None:
     still = reading(None, [0, 1, 2, 3, 4, 5])
     assert common_order([still, reading(SCATTERED, [0, 1, 2, 3, 4, 5])]) == [3, 5, 0, 1, 2, 4]
+
+
+def test_dimensions_of_a_column_that_all_heads_share_come_first() -> None:
+    """Of keys that do not turn, too; queries, whose heads share nothing, follow them."""
+    keys = Reading(np.array([[4, 0, 5, 1], [4, 2, 5, 3]]), 1.0, None)
+    queries = Reading(np.arange(8).reshape(2, 4), 1.0, None)
+    assert shared_first([queries, keys], [0, 1, 2, 3]) == [0, 2, 1, 3]
+    assert shared_first([queries], [3, 1, 0, 2]) == [3, 1, 0, 2]
+    one_head = Reading(np.array([[4, 0, 5, 1]]), 1.0, None)
+    assert shared_first([queries, one_head], [0, 1, 2, 3]) == [0, 1, 2, 3]
