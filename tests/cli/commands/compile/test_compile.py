@@ -88,7 +88,7 @@ def test_two_compiles_write_the_same_manifest(compile_tiny: Optc, tmp_path: Path
 
 def test_an_ungated_artifact_says_so(compile_tiny: Optc, tmp_path: Path) -> None:
     value = compile_tiny("--json").json
-    assert "the gates were switched off" in value["warnings"][0]
+    assert any("the gates were switched off" in warning for warning in value["warnings"])
     assert {g["measured_on"] for g in value["gates"]} == {"none"}
     assert {g["passed"] for g in value["gates"]} == {None}
     assert Artifact.open(tmp_path / "out/a").manifest.gated is False
