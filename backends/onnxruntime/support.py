@@ -41,6 +41,7 @@ _UNSUPPORTED = {
     "QuantizedAdapterMatMul": "slots have no room for LoRA adapters",
     "ResidualHeads": "slots have no room for Medusa heads",
     "PagedCrossAttention": "slots have no room for the states of an encoder",
+    "PagedCausalConv": "slots have no room for the rows that convolutions read",
     "LayerNormQuantize": _FUSED_NORM,
     "AddLayerNorm": _FUSED_NORM,
     "AddLayerNormQuantize": _FUSED_NORM,

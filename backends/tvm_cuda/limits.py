@@ -32,6 +32,8 @@ def refusal(node: ir.Node) -> str:
         return "float zero points have no CUDA kernels: quantize-weights.given=symmetric"
     if node.op_type == "PagedCrossAttention":
         return "attention to an encoder has no CUDA kernels"
+    if node.op_type == "PagedCausalConv":
+        return "convolutions along the tokens have no CUDA kernels"
     if node.op_type in _ATTENTIONS and operand(node, "distance_bias") is not None:
         return "attention with biases by distance has no CUDA kernels"
     if node.op_type in _LAYER_NORMS:

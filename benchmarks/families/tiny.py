@@ -129,6 +129,11 @@ _OWN: dict[str, dict[str, Any]] = {
     "hunyuan_v1_dense": {"head_dim": 16},
     "hunyuan_v1_moe": {"head_dim": 16},
     "lfm2": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
+    "lfm2_moe": {
+        "layer_types": ["conv", "full_attention", "conv"],
+        "num_hidden_layers": 3,
+        "num_dense_layers": 1,
+    },
     "ministral": {"head_dim": 16},
     "nemotron": {"num_key_value_heads": 2},
     "mpt": {"attn_config": {"alibi": True}},

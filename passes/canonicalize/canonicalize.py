@@ -18,6 +18,7 @@ from optc.passes.canonicalize.experts.find_experts import FindExperts
 from optc.passes.canonicalize.experts.find_router import FindRouter
 from optc.passes.canonicalize.find_attention import FindAttention
 from optc.passes.canonicalize.find_norms import FindNorms
+from optc.passes.canonicalize.fold_channels import FoldChannels
 from optc.passes.canonicalize.fold_constants import FoldConstants
 from optc.passes.canonicalize.fold_heads import FoldHeads
 from optc.passes.canonicalize.fold_tokens import FoldTokens
@@ -33,6 +34,7 @@ STEPS: tuple[Pass, ...] = (
     FoldConstants(),
     RemoveNoOps(),
     FoldWeights(),
+    FoldChannels(),
     FindExperts(),
     FindRouter(),
     FoldTokens(),

@@ -22,7 +22,7 @@ _LAST_AXIS = frozenset({"Split", "Slice", "Concat"})
 _OWN = frozenset(
     {
         *("Attention", "CrossAttention", "HeadRMSNorm", "HeadConcat", "GatedActivation"),
-        "BlockHadamard",
+        *("BlockHadamard", "CausalConv"),
         *("TopKRouter", "ExpertMatMul", "CombineExperts", "PoolRows", "WindowRows"),
     }
 )

@@ -22,8 +22,8 @@ from optc.passes.canonicalize.dataflow import (
     substitute,
 )
 
-#: Operators that take any number of leading axes as they are.
-_ANY_RANK = frozenset(
+#: Operators that take any number of leading axes as they are; those of two operands broadcast.
+ANY_RANK = frozenset(
     {
         *("Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Neg", "Abs", "Sqrt", "Reciprocal"),
         *("Exp", "Log", "Erf", "Floor", "Tanh", "Sigmoid", "Gelu", "Relu", "Softplus", "Clip"),
@@ -141,7 +141,7 @@ def _changes(graph: ir.Graph, node: ir.Node) -> tuple[list[ir.Attr], list[ir.Val
     if node.domain:  # ours work on rows, however they lie
         ours = node.domain == DOMAIN and node.op_type != "Attention"
         return (attributes, inputs) if ours else None
-    if node.op_type in _ANY_RANK:
+    if node.op_type in ANY_RANK:
         return attributes, inputs
     if node.op_type in _ONE_AXIS:
         if node.attributes.get_int("axis", _ONE_AXIS[node.op_type]) not in last:

@@ -16,6 +16,7 @@ from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node, operand
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.kv_cache.convolution_pools import Convolutions
 from optc.passes.kv_cache.cross_pools import page_cross, take_cross
 from optc.passes.kv_cache.layer_pools import (
     Kept,
@@ -50,6 +51,9 @@ class KVCache(Pass):
     window with 0 (all tokens) first. A layer whose rows see a chunk is in the group of the window
     of that many tokens: no row sees further back, and what it does not see of them the attention
     masks. Logits are computed for ``logit_rows`` only.
+
+    A convolution along the tokens keeps the rows that it reads in pools likewise: its group is that
+    of the window of as many tokens, and its layers come behind those of attention.
 
     The keys and values of an encoder's states, which ``optc::CrossAttention`` reads, become pools
     of a last group, which steps do not write.
@@ -144,7 +148,8 @@ class KVCache(Pass):
         report = PassReport()
         attentions = [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]
         kept = [self.kept_of(node, at) for at, node in enumerate(attentions)]
-        windows = windows_of(kept)
+        convolutions = Convolutions.of(model.graph, tree=self.tree)
+        windows = windows_of(kept, convolutions.windows)
         cross = take_cross(model.graph, len(windows), self.dtype)
         collapse(model)
         step = _replace_inputs(model.graph, tree=self.tree)
@@ -161,6 +166,11 @@ class KVCache(Pass):
                 entries.append(len(attentions) + latest.index(index))
             _page(model, node, self, step, {at: (layers[at], pools[at]) for at in entries})
             report.add(_label(node))
+        rows = convolutions.layers(windows)
+        pools += convolutions.page(model, step, rows, len(layers))
+        layers += rows
+        if rows:
+            report.add("convolution", len(rows))
         model.graph.outputs.extend(_results(model.graph, pools))
         page_cross(model, cross, step, len(layers))
         if cross.layers:

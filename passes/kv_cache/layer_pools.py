@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from optc.errors import UnsupportedError
 from optc.ir.functions import attributes_of
-from optc.ir.functions.recent_tokens import RECENT_TYPE
+from optc.ir.functions.mixing.recent_tokens import RECENT_TYPE
 from optc.ir.graph import width
 from optc.runtime.executable.executable import INT4_GROUP, LayerKV
 
@@ -48,9 +48,10 @@ def kept_of(
     return Kept(window, dtype, recent)
 
 
-def windows_of(kept: list[Kept]) -> tuple[int, ...]:
-    """The windows of all pools, ascending; 0 comes first."""
-    return tuple(sorted({one.window for one in kept} | {one.recent for one in kept if one.recent}))
+def windows_of(kept: list[Kept], others: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """The windows of all pools, ``others`` among them, ascending; 0 comes first."""
+    recent = {one.recent for one in kept if one.recent}
+    return tuple(sorted({one.window for one in kept} | recent | set(others)))
 
 
 def layer_of(node: ir.Node, group: int, dtype: str) -> LayerKV:

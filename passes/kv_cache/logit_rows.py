@@ -8,16 +8,16 @@ from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import is_constant
 
 #: Operators that read which sequence a row belongs to.
-_OF_SEQUENCES = ("PagedAttention", "PagedCrossAttention")
+_OF_SEQUENCES = ("PagedAttention", "PagedCrossAttention", "PagedCausalConv")
 
 
 def gather_logit_rows(graph: ir.Graph, rows: ir.Value) -> None:
     """Gather ``rows`` [R] of the hidden states as early as their use allows.
 
-    Outside attention every operator works row by row (`token_rows`), so that all whose results
-    end in the logits alone can run on the wanted rows: the head, the last norm, and of the last
-    layer everything behind its attention. Gathered is what they read from the others: the
-    attention's output and the residual stream.
+    Outside attention and convolutions every operator works row by row (`token_rows`), so that all
+    whose results end in the logits alone can run on the wanted rows: the head, the last norm, and
+    of the last layer everything behind its attention. Gathered is what they read from the others:
+    the attention's output and the residual stream.
 
     Raises:
         ValueError: The logits are not computed from hidden states.
@@ -38,7 +38,7 @@ def gather_logit_rows(graph: ir.Graph, rows: ir.Value) -> None:
 
 
 def _narrowed(graph: ir.Graph) -> set[ir.Node]:
-    """The nodes, attention apart, all of whose results are used for the logits alone."""
+    """The nodes whose results are used for the logits alone, attention and convolutions apart."""
     logits = graph.outputs[0]
     narrowed: set[ir.Node] = set()
     for node in reversed(graph):

@@ -46,7 +46,7 @@ class KVSlots(Pass):
     gives: ClassVar[type[Form]] = StaticKV
 
     def requires(self, model: ir.Model) -> None:
-        """The step has no trees, adapters, heads or states of an encoder.
+        """The step has no trees, adapters, heads, states of an encoder or convolutions.
 
         Raises:
             UnsupportedError: It has; slots have no place for these.
@@ -56,11 +56,13 @@ class KVSlots(Pass):
         more += ["adapters"] if step.adapters is not None else []
         more += [MEDUSA_LOGITS] if step.accept_rates else []
         more += ["the states of an encoder"] if step.encoded else []
+        paged = any(is_op(node, "PagedCausalConv", domain=DOMAIN) for node in model.graph)
+        more += ["rows that convolutions read"] if paged else []
         if more:
             raise UnsupportedError(
                 f"slots have no place for {', '.join(more)}",
                 where=f"pass {self.name}",
-                hint="compile without LoRA adapters, Medusa heads and trees of drafts",
+                hint="compile without LoRA adapters, Medusa heads and trees of drafts, or for TVM",
             )
 
     def ensures(self, model: ir.Model) -> None:

@@ -56,6 +56,7 @@ _OURS = frozenset(
             "PoolRows",
             "WindowRows",
             "CrossAttention",
+            "CausalConv",
         ),
     }
 )

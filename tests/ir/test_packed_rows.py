@@ -20,7 +20,7 @@ ROWS = int(STARTS[-1])
 
 
 def evaluate(op_type: str, inputs: dict[str, Array], attributes: dict[str, Any]) -> Array:
-    """The only output of one operator."""
+    """The first output of one operator."""
     values = {
         name: ir.Value(
             name=name,
@@ -30,7 +30,9 @@ def evaluate(op_type: str, inputs: dict[str, Array], attributes: dict[str, Any])
         for name, array in inputs.items()
     }
     model = ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": 23}, name="one"), ir_version=10)
-    node = make_node(model, op_type, list(values.values()), attributes, outputs=["result"])
+    node = make_node(model, op_type, list(values.values()), attributes)
+    for index, value in enumerate(node.outputs):
+        value.name = f"result_{index}"
     model.graph.append(node)
     model.graph.inputs.extend(values.values())
     model.graph.outputs.append(node.outputs[0])

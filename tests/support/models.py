@@ -13,6 +13,7 @@ import onnx_ir as ir
 from optc.ir.forms import decoder
 from optc.ir.functions import make_node
 from optc.ir.weights import LazyWeight, as_lazy
+from tests.support.layers.convolution import short_convolution
 from tests.support.layers.latent import latent_heads
 
 Array = npt.NDArray[Any]
@@ -52,6 +53,9 @@ class Dense:
     layer_inputs: int = 0
     #: Width of the latents that queries, keys and values come from.
     latent: int = 0
+    #: Tokens that the convolution of each layer reads, which stands in the place of its attention;
+    #: 0 where there is none.
+    convolutions: tuple[int, ...] = ()
     seed: int = 0
 
     @property
@@ -61,6 +65,11 @@ class Dense:
     @property
     def layers(self) -> int:
         return len(self.windows)
+
+    @property
+    def attentions(self) -> list[int]:
+        """The layers that attend."""
+        return [i for i in range(self.layers) if not (self.convolutions and self.convolutions[i])]
 
 
 class DenseBuilder:
@@ -175,7 +184,10 @@ def dense_model(shape: Dense, mlp: Mlp | None = None) -> ir.Model:
     own = _layer_inputs(b, ids, x) if shape.layer_inputs else None
     for index, window in enumerate(shape.windows):
         h = b.norm(x, f"{index}.input_norm") if shape.pre_norms else x
-        h = _attention(b, h, index, window, rotary)
+        if shape.convolutions and (kernel := shape.convolutions[index]):
+            h = short_convolution(b, h, index, kernel)
+        else:
+            h = _attention(b, h, index, window, rotary)
         if shape.post_norms:
             h = b.norm(h, f"{index}.post_norm")
         x = b.op("Add", [x, h], shape.hidden)

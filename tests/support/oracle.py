@@ -181,6 +181,14 @@ def int4_integers(codes: Array, groups: Array) -> Array:
     return scale * (codes.astype(np.int64) - point)
 
 
+def causal_conv(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """Each channel of one sequence's rows x [S, C] by its filter [K], behind rows of zeros."""
+    kernel = weight.shape[1]
+    rows = np.concatenate([np.zeros((kernel - 1, x.shape[1])), np.float64(x)])
+    out = sum(rows[j : j + len(x)] * np.float64(weight)[:, j] for j in range(kernel))
+    return np.asarray(out if bias is None else out + bias)
+
+
 def attention(
     q: Array,
     k: Array,

@@ -274,7 +274,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/importer/gguf/test_tensor.py",
     ),
     "optc/importer/gguf/grids.py": ("tests/importer/gguf/test_tensor.py",),
-    "optc/ir/functions/dense_attention.py": ("tests/ir/test_functions.py",),
+    "optc/ir/functions/mixing/dense_attention.py": ("tests/ir/test_functions.py",),
     "optc/ir/functions/experts.py": ("tests/ir/test_expert_functions.py",),
     "optc/ir/functions/router.py": ("tests/ir/test_expert_functions.py",),
     "optc/proof/conditions/differences/compare.py": (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from optc.backends.tvm.program import Call, Dim, Program, Tensor, kernel_names
 from optc.backends.tvm.weights.weights_file import tensor_bytes
-from optc.ir.functions.recent_tokens import RECENT_TYPE
+from optc.ir.functions.mixing.recent_tokens import RECENT_TYPE
 from optc.proof.roofline.costs import KernelCost, StepCosts, main_peak
 from optc.runtime.executable.executable import KV_TYPES
 

@@ -15,6 +15,7 @@ from optc.backends.tvm.kv_layout import POOL_TYPES, TILE
 from optc.backends.tvm.lowering import (
     lower_adapters,
     lower_attention,
+    lower_convolution,
     lower_cross,
     lower_elementwise,
     lower_experts,
@@ -42,6 +43,7 @@ from optc.system.hardware.target import Target
 HANDLERS: dict[tuple[str, str], Handler] = {
     **lower_adapters.HANDLERS,
     **lower_attention.HANDLERS,
+    **lower_convolution.HANDLERS,
     **lower_cross.HANDLERS,
     **lower_elementwise.HANDLERS,
     **lower_experts.HANDLERS,

@@ -1,4 +1,4 @@
-"""Decoders with layers that do not attend are refused by their configuration, before the model is
+"""Decoders with layers that carry a state are refused by their configuration, before the model is
 built, and the kind of layer is named."""
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from optc.errors import UnsupportedError
 
 #: Kinds of layers by the names that configurations have for them, and what makes them others.
 _OTHERS = {
-    "conv": "convolve neighbouring tokens",
     "hybrid": "carry a state from token to token beside attention",
     "hybrid_sliding": "carry a state from token to token beside attention",
     "linear_attention": "carry a state from token to token",
@@ -18,7 +17,10 @@ _OTHERS = {
 }
 #: Where configurations list the kinds of their layers.
 _LISTS = ("layer_types", "layers_block_type", "block_types")
-_HINT = "optc takes decoders whose layers all attend to tokens: 'optc families' lists their types"
+_HINT = (
+    "optc takes decoders whose layers attend to tokens or convolve them: 'optc families' lists"
+    " their types"
+)
 
 
 def check_layers(config: PretrainedConfig, name: str) -> None:

@@ -19,10 +19,8 @@ import onnx_ir as ir
 from optc.errors import UnavailableError
 from optc.ir.functions import (
     adapters,
-    attention,
     block_fp4,
     codebook,
-    cross_attention,
     experts,
     hadamard,
     heads,
@@ -32,6 +30,7 @@ from optc.ir.functions import (
     router,
     token_wise,
 )
+from optc.ir.functions.mixing import attention, convolution, cross_attention
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator
 from optc.registry import load_point
 
@@ -77,6 +76,7 @@ _OWN: Mapping[str, Operator] = {
         *token_wise.OPERATORS,
         *attention.OPERATORS,
         *cross_attention.OPERATORS,
+        *convolution.OPERATORS,
         *hadamard.OPERATORS,
         *quantized.OPERATORS,
         *layer_norms.OPERATORS,

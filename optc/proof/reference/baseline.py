@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.proof.reference.cached_attention import AttentionCopier, Cache
+from optc.proof.reference.cached_attention import Cache, MixerCopier, RowsBefore
 from optc.proof.reference.partition import partition
 from optc.proof.reference.pieces import HeadPieces, block_inputs, evaluate_shared
 from optc.proof.reference.running.rows import total_width
@@ -41,14 +41,14 @@ class BaselinePart:
         feeds: Its inputs for a prefill of P rows, [1, P, …]; caches and masks left out.
         fixed: Inputs that stay the same in every run.
         result: Name of its output.
-        caches: Its attentions.
+        caches: Of its attentions and convolutions.
     """
 
     session: ort.InferenceSession
     feeds: dict[str, Array]
     fixed: dict[str, Array]
     result: str
-    caches: tuple[Cache, ...] = ()
+    caches: tuple[Cache | RowsBefore, ...] = ()
 
 
 class Baseline:
@@ -107,11 +107,10 @@ class Baseline:
         result: ir.Value,
         feeds: dict[str, Array],
     ) -> Iterator[BaselinePart]:
-        copier = AttentionCopier()
+        copier = MixerCopier()
         part = extract(self._model, nodes, inputs, [result], copier=copier)
         _keep_last_row(part.model.graph, self._parts.head)
-        part.model.graph.inputs.extend(copier.inputs)
-        part.model.graph.outputs.extend(copier.outputs)
+        copier.finish(part.model)
         with Scratch("baseline") as folder:
             session = open_session(_store(part, Path(folder)), self._threads)
             yield BaselinePart(session, feeds, {}, result.name or "", tuple(copier.caches))

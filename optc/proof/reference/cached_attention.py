@@ -1,4 +1,5 @@
-"""Standard opset-23 Attention with a KV cache in place of the dense form's attention.
+"""Standard opset-23 Attention with a KV cache in place of the dense form's attention, and
+convolutions that are given the rows before.
 
 A sink is a token before all others, with a key and a value of zeros, to which the mask gives the
 sink as its score: the past of a new sequence then holds that token.
@@ -6,15 +7,15 @@ sink as its score: the past of a new sequence then holds that token.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
 from optc.errors import UnsupportedError
-from optc.ir.functions import operand
+from optc.ir.functions import DOMAIN, attributes_of, ensure_function, is_op, operand
 from optc.ir.graph import constant, width
-from optc.proof.reference.partition import is_attention
 from optc.proof.reference.submodel import Array, copy_node
 
 #: Score of a token that a row does not see; finite, so that no sum becomes NaN.
@@ -81,23 +82,82 @@ class Cache:
         return 1 if self.sinks else 0
 
 
-class AttentionCopier:
-    """Copies nodes; attentions of the dense form become standard ones with a cache.
+@dataclass(frozen=True)
+class RowsBefore:
+    """The input and output for the rows that one convolution reads beside its own.
 
     Attributes:
-        caches: The attentions that were replaced.
+        past: Name of the input [1, kernel - 1, channels].
+        present: Name of the output, the next call's past.
+        channels: C.
+        kernel: K.
+    """
+
+    past: tuple[str]
+    present: tuple[str]
+    channels: int
+    kernel: int
+
+    def empty(self) -> dict[str, Array]:
+        """Past inputs of a new sequence."""
+        return {self.past[0]: np.zeros((1, self.kernel - 1, self.channels), np.float32)}
+
+    def masks(self, rows: int, past: int) -> Mapping[str, Array]:
+        """None: zeros stand for rows that there are not."""
+        return {}
+
+
+class MixerCopier:
+    """Copies nodes; attentions of the dense form become standard ones with a cache, convolutions
+    are given the rows before.
+
+    Attributes:
+        caches: The nodes that were replaced.
         inputs: Graph inputs to add: pasts and masks.
         outputs: Graph outputs to add: presents.
     """
 
     def __init__(self) -> None:
-        self.caches: list[Cache] = []
+        self.caches: list[Cache | RowsBefore] = []
         self.inputs: list[ir.Value] = []
         self.outputs: list[ir.Value] = []
+        self._convolutions: list[ir.Node] = []
 
     def __call__(self, node: ir.Node, operands: list[ir.Value | None]) -> ir.Node:
         """The copy of ``node``."""
-        return self._with_cache(node, operands) if is_attention(node) else copy_node(node, operands)
+        if is_op(node, "Attention", domain=DOMAIN):
+            return self._with_cache(node, operands)
+        if is_op(node, "CausalConv", domain=DOMAIN):
+            return self._behind_rows(node, operands)
+        return copy_node(node, operands)
+
+    def finish(self, model: ir.Model) -> None:
+        """Give the copies' model its further inputs, outputs and functions."""
+        model.graph.inputs.extend(self.inputs)
+        model.graph.outputs.extend(self.outputs)
+        for node in self._convolutions:
+            given = [value is not None for value in node.inputs]
+            node.overload = ensure_function(model, node.op_type, attributes_of(node), given)
+
+    def _behind_rows(self, node: ir.Node, operands: list[ir.Value | None]) -> ir.Node:
+        index = len(self.caches)
+        channels, kernel = (node.attributes[name].as_int() for name in ("channels", "kernel"))
+        rows = RowsBefore((f"past.{index}.rows",), (f"present.{index}.rows",), channels, kernel)
+        past = _value(rows.past[0], ["B", kernel - 1, channels])
+        present = _value(rows.present[0])
+        self.caches.append(rows)
+        self.inputs.append(past)
+        self.outputs.append(present)
+        copy = ir.Node(
+            DOMAIN,
+            "CausalConv",
+            [*operands[:3], *[None] * (3 - len(operands)), past],
+            list(node.attributes.values()),
+            outputs=[_value(node.outputs[0].name or ""), present],
+            name=node.name,
+        )
+        self._convolutions.append(copy)
+        return copy
 
     def _with_cache(self, node: ir.Node, operands: list[ir.Value | None]) -> ir.Node:
         cache = _cache(node, len(self.caches))

@@ -6,8 +6,8 @@ depend on the tokens (cos and sin, constants) are outside the stream: those comp
 positions are evaluated once and given to every block.
 
 Some values skip layers: keys and values that later layers share, embeddings of every layer. An
-edge to a node that is two attentions further or more is such a skip, and no path. A skipping value
-is carried beside the cuts that it skips.
+edge to a node that is two mixers of tokens further or more (attentions, convolutions) is such a
+skip, and no path. A skipping value is carried beside the cuts that it skips.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import onnx_ir as ir
 from optc.errors import UnsupportedError
 from optc.ir.graph import width
 
-#: An edge to a node that is so many attentions further is no path.
+#: An edge to a node that is so many mixers further is no path.
 _SKIP = 2
 #: Operators that may stand between the head's MatMul and the logits: one logit needs only its own.
 TAIL_OPS = frozenset({"Add", "Sub", "Mul", "Div", "Tanh", "Cast", "Identity"})
@@ -29,7 +29,7 @@ TAIL_OPS = frozenset({"Add", "Sub", "Mul", "Div", "Tanh", "Cast", "Identity"})
 
 @dataclass(frozen=True)
 class Block:
-    """Nodes between two cuts, at most one attention among them.
+    """Nodes between two cuts, at most one mixer of tokens among them.
 
     Attributes:
         source: The cut it starts from, [B, S, D].
@@ -193,7 +193,7 @@ def _reachable_from(values: Iterable[ir.Value], order: Iterable[ir.Node]) -> set
 
 def _cuts(source: ir.Value, sink: ir.Value, stream: list[ir.Node]) -> list[ir.Value]:
     """Values that every path from source to sink goes through, in path order."""
-    depths = _attention_depths(stream)
+    depths = _mixer_depths(stream)
 
     def steps(node: ir.Node) -> list[ir.Value]:
         deep = depths[node.outputs[0]]
@@ -214,30 +214,30 @@ def _cuts(source: ir.Value, sink: ir.Value, stream: list[ir.Node]) -> list[ir.Va
     return [v for v in values if forward[id(v)] * backward.get(id(v), 0) == total]
 
 
-def _attention_depths(stream: list[ir.Node]) -> dict[ir.Value, int]:
-    """The number of attentions on the longest way to each value of the stream."""
+def _mixer_depths(stream: list[ir.Node]) -> dict[ir.Value, int]:
+    """The number of mixers on the longest way to each value of the stream."""
     depths: dict[ir.Value, int] = {}
     for node in stream:
         before = max((depths.get(v, 0) for v in node.inputs if v is not None), default=0)
-        depths.update(dict.fromkeys(node.outputs, before + is_attention(node)))
+        depths.update(dict.fromkeys(node.outputs, before + mixes_tokens(node)))
     return depths
 
 
 def _blocks(cuts: list[ir.Value], order: list[ir.Node], stream: set[int]) -> tuple[Block, ...]:
-    """Join the segments between neighbouring cuts until the next attention would come in."""
+    """Join the segments between neighbouring cuts until the next mixer would come in."""
     rank = {id(node): index for index, node in enumerate(order)}
     blocks: list[Block] = []
-    source, nodes, has_attention = cuts[0], list[ir.Node](), False
+    source, nodes, has_mixer = cuts[0], list[ir.Node](), False
     left = set(stream)
     for low, high in itertools.pairwise(cuts):
         segment = _segment(low, high, left)
         left -= {id(node) for node in segment}
-        attention = any(is_attention(node) for node in segment)
-        if attention and has_attention:
+        mixer = any(mixes_tokens(node) for node in segment)
+        if mixer and has_mixer:
             blocks.append(_block(source, low, nodes, rank))
-            source, nodes, has_attention = low, [], False
+            source, nodes, has_mixer = low, [], False
         nodes += segment
-        has_attention |= attention
+        has_mixer |= mixer
     blocks.append(_block(source, cuts[-1], nodes, rank))
     return tuple(blocks)
 
@@ -273,9 +273,9 @@ def _carrying(
     return tuple(reversed(found))
 
 
-def is_attention(node: ir.Node) -> bool:
-    """True if the node is an attention of the dense form."""
-    return node.op_type == "Attention"
+def mixes_tokens(node: ir.Node) -> bool:
+    """True if rows of the node's result depend on other tokens: attention, and convolutions."""
+    return node.op_type in ("Attention", "CausalConv")
 
 
 def _segment(low: ir.Value, high: ir.Value, left: set[int]) -> list[ir.Node]:

@@ -95,11 +95,11 @@ class PruneDepth(PruneStructures):
 
         def able(gone: Sequence[Unit]) -> list[Unit]:
             left = [unit for unit in units if unit not in gone]
-            spare = attentions - sum(found[i].kind == ATTENTION for unit in gone for i in unit)
+            spare = attentions - sum(bool(found[i].attentions) for unit in gone for i in unit)
             return [
                 unit
                 for unit in left
-                if spare > sum(found[index].kind == ATTENTION for index in unit)
+                if spare > sum(bool(found[index].attentions) for index in unit)
             ]
 
         steps = choose(able, self._costs(model, found, tokens), counted, most)

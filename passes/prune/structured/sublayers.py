@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from optc.ir.functions import is_op
+from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import is_constant, remove_unused
 from optc.ir.linear import Linear, find_linear, linear_of
 from optc.ir.pipeline.base import PassReport
-from optc.proof.reference.partition import Block, is_attention, partition
+from optc.proof.reference.partition import Block, mixes_tokens, partition
 
 #: Kinds of sub-layers.
 ATTENTION, MLP = "attention", "mlp"
@@ -29,7 +29,7 @@ class SubLayer:
     """One term of the residual stream.
 
     Attributes:
-        kind: `ATTENTION` or `MLP`.
+        kind: `ATTENTION`, also of a convolution along the tokens, or `MLP`.
         block: Index of its block.
         add: The sum that it enters.
         term: What it adds.
@@ -75,8 +75,8 @@ def find_sublayers(model: ir.Model, report: PassReport) -> list[SubLayer]:
                 continue
             nodes = _behind(value, block)
             linears = tuple(one for node in nodes if (one := find_linear(node)) is not None)
-            attentions = tuple(filter(is_attention, nodes))
-            kind = ATTENTION if attentions else MLP
+            attentions = tuple(n for n in nodes if is_op(n, "Attention", domain=DOMAIN))
+            kind = ATTENTION if any(map(mixes_tokens, nodes)) else MLP
             found.append(SubLayer(kind, index, add, value, writer, linears, attentions))
     return found
 

@@ -25,7 +25,7 @@ from optc.backends.tvm.kernels.experts import (
     top_k_router,
     two_level_experts,
 )
-from optc.backends.tvm.kernels.kv import copy_kv, head_concat, rotary_kv, tree_kv
+from optc.backends.tvm.kernels.kv import causal_conv, copy_kv, head_concat, rotary_kv, tree_kv
 from optc.backends.tvm.kernels.sampling import sampling
 from optc.backends.tvm.kernels.token_wise import (
     activation,
@@ -73,6 +73,7 @@ _FUNCTIONS: dict[type, Any] = {
     rotary_kv.Rotary: rotary_kv.rotary,
     rotary_kv.WriteKV: rotary_kv.write_kv,
     attention.PagedAttention: attention.paged_attention,
+    causal_conv.CausalConv: causal_conv.causal_conv,
     copy_kv.CopyKV: copy_kv.copy_kv,
     top_k_router.TopKRouter: top_k_router.top_k_router,
     expert_plan.ExpertPlan: expert_plan.expert_plan,

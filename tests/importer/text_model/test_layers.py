@@ -18,7 +18,6 @@ OTHERS = {
     "jamba": "linear_attention",
     "bamba": "linear_attention",
     "granitemoehybrid": "linear_attention",
-    "lfm2": "conv",
     "qwen3_next": "linear_attention",
     "zamba2": "",
     "falcon_h1": "hybrid",

@@ -6,11 +6,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from optc.errors import UnsupportedError
 from optc.ir.forms.ragged import RaggedStep
 from optc.passes.kv_cache.kv_cache import KVCache
 from optc.runtime.executable.executable import KVGroup, LayerKV
 from tests.passes.checked import checked_run
-from tests.support.families import FAMILIES
+from tests.support.families import FAMILIES, model_after
 from tests.support.ir_text import expected, f32, model_of, nodes_text
 from tests.support.models import Dense, dense_model
 from tests.support.ragged import RaggedDriver, run_dense
@@ -284,3 +285,23 @@ def test_dense_attention_that_is_left_is_an_internal_error() -> None:
         KVCache().ensures(model)
     KVCache().run(model)
     KVCache().ensures(model)
+
+
+@pytest.mark.parametrize("kernel", [2, 5])
+def test_convolutions_are_a_group_with_a_window(kernel: int) -> None:
+    shape = Dense(windows=(0, 5), convolutions=(kernel, 0))
+    model = model_after("kv-cache", shape)
+    kv = RaggedStep.read(model).kv
+    assert [group.window for group in kv.groups] == sorted({kernel, 5})
+    assert kv.layers[1] == LayerKV(kv.layers[1].group, 1, 16, 16, "float32")
+    assert kv.groups[kv.layers[1].group].window == kernel
+
+
+def test_convolutions_keep_float32_rows_and_follow_no_trees() -> None:
+    shape = FAMILIES["short convolutions"]
+    kv = RaggedStep.read(model_after("kv-cache{dtype=int8}", shape)).kv
+    assert [layer.dtype for layer in kv.layers] == ["int8", "float32", "float32"]
+    with pytest.raises(UnsupportedError, match="cannot follow a tree of rows"):
+        model_after("kv-cache{tree=true}", shape)
+    with pytest.raises(UnsupportedError, match="has 33 channels, an odd number"):
+        model_after("kv-cache", Dense(hidden=33, convolutions=(3, 0)))

@@ -10,7 +10,7 @@ import pytest
 from optc.errors import UnsupportedError
 from optc.proof.reference import blockwise as reference_module
 from optc.proof.reference.blockwise import BlockwiseReference
-from optc.proof.reference.partition import is_attention, partition
+from optc.proof.reference.partition import mixes_tokens, partition
 from optc.proof.reference.running import head
 from tests.support.dense_models import D, V, dense_builder, dense_model
 
@@ -48,7 +48,7 @@ def test_equals_the_whole_model(options, tokens, monkeypatch) -> None:
 
 def test_one_block_a_layer(tokens) -> None:
     parts = partition(dense_model(4))
-    assert [sum(map(is_attention, block.nodes)) for block in parts.blocks] == [1, 1, 1, 1]
+    assert [sum(map(mixes_tokens, block.nodes)) for block in parts.blocks] == [1, 1, 1, 1]
     assert parts.blocks[-1].result is parts.head.inputs[0]
     assert len(parts.shared) == 2  # cos and sin
     reference = BlockwiseReference(dense_model(4), 1)

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import UnsupportedError
-from optc.proof.reference.cached_attention import MASKED, AttentionCopier, Cache
+from optc.proof.reference.cached_attention import MASKED, Cache, MixerCopier
 from optc.proof.reference.submodel import extract, open_session, run_session
 from tests.support import oracle
 from tests.support.ir_text import f32, model_of
@@ -57,9 +57,7 @@ def test_operands_of_heads_must_be_constants() -> None:
             softcap: float = 0.0, window: int = 0> (q, k, v, s)""",
     )
     with pytest.raises(UnsupportedError, match="the operand sinks is not constant"):
-        extract(
-            model, model.graph, model.graph.inputs, model.graph.outputs, copier=AttentionCopier()
-        )
+        extract(model, model.graph, model.graph.inputs, model.graph.outputs, copier=MixerCopier())
 
 
 def attention(window: int, known: bool = True, chunk: int = 0, more: str = "") -> ir.Model:
@@ -78,7 +76,7 @@ def attention(window: int, known: bool = True, chunk: int = 0, more: str = "") -
     [(0, 0, ""), (4, 0, ""), (0, 0, ", sinks"), (4, 0, ", , slopes"), (0, 3, ", sinks, slopes")],
 )
 def test_rows_after_a_past_see_it(window: int, chunk: int, more: str) -> None:
-    model, copier = attention(window, chunk=chunk, more=more), AttentionCopier()
+    model, copier = attention(window, chunk=chunk, more=more), MixerCopier()
     part = extract(model, model.graph, model.graph.inputs, model.graph.outputs, copier=copier)
     part.model.graph.inputs.extend(copier.inputs)
     part.model.graph.outputs.extend(copier.outputs)
@@ -107,6 +105,27 @@ def test_rows_after_a_past_see_it(window: int, chunk: int, more: str) -> None:
 def test_keys_of_unknown_width_are_refused() -> None:
     model = attention(0, known=False)
     with pytest.raises(UnsupportedError, match="the width of input 1 is not known"):
-        extract(
-            model, model.graph, model.graph.inputs, model.graph.outputs, copier=AttentionCopier()
-        )
+        extract(model, model.graph, model.graph.inputs, model.graph.outputs, copier=MixerCopier())
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_convolutions_are_given_the_rows_before(bias: bool) -> None:
+    weights = {"w": f32(6, 4), **({"b": f32(6, seed=2)} if bias else {})}
+    model = model_of(
+        "g (float[B,S,6] x) => (float[B,S,6] y)",
+        f"y = optc.CausalConv <channels: int = 6, kernel: int = 4> (x, w{', b' if bias else ''})",
+        weights,
+    )
+    copier = MixerCopier()
+    part = extract(model, model.graph, model.graph.inputs, model.graph.outputs, copier=copier)
+    copier.finish(part.model)
+    (cache,) = copier.caches
+    session = open_session(part.model, 1)
+    x, past, found = f32(1, 9, 6, seed=1), cache.empty(), []
+    for start, stop in ((0, 5), (5, 6), (6, 9)):
+        rows = {"x": np.ascontiguousarray(x[:, start:stop])}
+        y, *present = run_session(session, {**rows, **past, **cache.masks(stop - start, 0)})
+        past = dict(zip(cache.past, present, strict=True))
+        found.append(y[0])
+    want = oracle.causal_conv(x[0], weights["w"], weights.get("b"))
+    np.testing.assert_allclose(np.concatenate(found), want, rtol=1e-5, atol=1e-5)

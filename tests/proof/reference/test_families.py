@@ -11,7 +11,7 @@ from optc.importer.import_model import import_model
 from optc.passes.canonicalize.canonicalize import Canonicalize
 from optc.proof.reference.baseline import Baseline
 from optc.proof.reference.blockwise import BlockwiseReference
-from optc.proof.reference.partition import is_attention, partition
+from optc.proof.reference.partition import mixes_tokens, partition
 from tests.importer.decoders import build, config_of, error, reference, save, tokens
 from tests.importer.test_families import FAMILIES
 from tests.proof.gates.test_speed import cached_logits
@@ -28,7 +28,7 @@ def test_both_agree_with_transformers(name: str, tmp_path: Path) -> None:
     dense = import_model(save(model, tmp_path / name)).model
     Canonicalize().run(dense)
     blocks = partition(dense).blocks
-    assert [sum(map(is_attention, block.nodes)) for block in blocks] == [1] * layers
+    assert [sum(map(mixes_tokens, block.nodes)) for block in blocks] == [1] * layers
     ids = tokens().astype(np.int32)
     expected = reference(model, ids.astype(np.int64))
     assert error(blockwise_logits(BlockwiseReference(dense, 1), ids), expected) < TOLERANCE

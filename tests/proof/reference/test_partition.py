@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from optc.errors import UnsupportedError
-from optc.proof.reference.partition import is_attention, is_constant, partition
+from optc.proof.reference.partition import is_constant, mixes_tokens, partition
 from tests.support.families import FAMILIES
 from tests.support.models import Dense, dense_model
 
@@ -15,7 +15,7 @@ from tests.support.models import Dense, dense_model
 def test_a_block_holds_one_attention_and_starts_where_the_last_ended(family: str) -> None:
     shape = FAMILIES[family]
     parts = partition(dense_model(shape))
-    assert [sum(map(is_attention, block.nodes)) for block in parts.blocks] == [1] * shape.layers
+    assert [sum(map(mixes_tokens, block.nodes)) for block in parts.blocks] == [1] * shape.layers
     cuts = [parts.embedded, *(block.result for block in parts.blocks)]
     assert [block.source for block in parts.blocks] == cuts[:-1]
     assert cuts[-1] is parts.head.inputs[0]
@@ -51,7 +51,7 @@ def test_keys_that_a_later_layer_shares_are_carried_over_the_cut() -> None:
     parts = partition(dense_model(FAMILIES["shared keys"]))
     first, second, third = parts.blocks
     assert first.carried == first.passed == ()
-    attention = next(node for node in third.nodes if is_attention(node))
+    attention = next(node for node in third.nodes if mixes_tokens(node))
     assert set(second.passed) == set(third.carried) == set(attention.inputs[1:3])
     assert third.passed == ()
     assert third.given == (third.source, *third.carried)
@@ -73,7 +73,7 @@ def test_embeddings_of_layers_are_carried_as_far_as_layers_read_them() -> None:
 
 def test_a_carried_value_has_a_row_of_numbers_for_each_token() -> None:
     model = dense_model(FAMILIES["shared keys"])
-    keys = next(node for node in reversed(model.graph) if is_attention(node)).inputs[1]
+    keys = next(node for node in reversed(model.graph) if mixes_tokens(node)).inputs[1]
     assert keys is not None
     keys.dtype = ir.DataType.INT64
     with pytest.raises(UnsupportedError, match="is no row of numbers of each token"):

@@ -10,7 +10,7 @@ from tvm.tirx.script.builder import ir as tir
 from optc.backends.tvm.kernels.dsl.script import LANES, Expr, KernelBuilder, bind
 from optc.backends.tvm.kv_layout import POOL_TYPES, TILE, PoolType
 from optc.errors import UnsupportedError
-from optc.ir.functions.recent_tokens import RECENT_TYPE
+from optc.ir.functions.mixing.recent_tokens import RECENT_TYPE
 
 __all__ = [
     "DIM_MULTIPLE",

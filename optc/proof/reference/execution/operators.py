@@ -74,6 +74,14 @@ def _head_concat(operands: Operands, attributes: Attributes) -> Tensor:
     return torch.cat([a.expand(*b.shape[:-1], -1), b], dim=-1).flatten(-2)
 
 
+def _causal_conv(operands: Operands, attributes: Attributes) -> Tensor:
+    """Each channel of x [B, S, C] by its filter [K] along the tokens, behind rows of zeros."""
+    x, filters = given(operands, 0).float(), given(operands, 1)
+    rows = F.pad(x.transpose(1, 2), (attributes["kernel"] - 1, 0))
+    sums = F.conv1d(rows, filters[:, None], optional(operands, 2), groups=attributes["channels"])
+    return sums.transpose(1, 2)
+
+
 def _block_hadamard(operands: Operands, attributes: Attributes) -> Tensor:
     """x [..., K] rotated by blocks (`optc.runtime.executable.block_hadamard`)."""
     x, block = given(operands, 0).float(), attributes["block"]
@@ -263,6 +271,7 @@ OPERATORS: Mapping[tuple[str, str], Function] = {
     (DOMAIN, "HeadRMSNorm"): _head_rms_norm,
     (DOMAIN, "HeadConcat"): _head_concat,
     (DOMAIN, "BlockHadamard"): _block_hadamard,
+    (DOMAIN, "CausalConv"): _causal_conv,
     (DOMAIN, "Attention"): attention,
     (DOMAIN, "CrossAttention"): cross_attention,
     (DOMAIN, "GatedActivation"): _gated,

@@ -40,7 +40,7 @@ def test_the_function_stays(family: str) -> None:
     before = run_dense(model, tokens)
     report = Rotate().run(model)
     shared = 2 if FAMILIES[family].shared_kv else 0  # several attentions read them
-    assert report.details["values of an attention"] == FAMILIES[family].layers - shared
+    assert report.details["values of an attention"] == len(FAMILIES[family].attentions) - shared
     assert report.details.get("residual stream", 0) == (family not in REFUSED)
     if family in REFUSED:
         assert REFUSED[family] in report.skipped[0]

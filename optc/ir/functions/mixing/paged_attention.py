@@ -7,10 +7,10 @@ form are float32 and hold the values that the type represents.
 
 from __future__ import annotations
 
-from optc.ir.functions import recent_tokens
 from optc.ir.functions.int4_groups import grouped
+from optc.ir.functions.mixing import recent_tokens
+from optc.ir.functions.mixing.visible_tokens import visible
 from optc.ir.functions.operator import Attributes, integer, integers, real
-from optc.ir.functions.visible_tokens import visible
 
 #: A score that no softmax lets through, yet finite, so that a row that sees nothing stays finite.
 _MASKED = -3.0e38
@@ -106,13 +106,18 @@ def step_constants(attributes: Attributes) -> list[str]:
 def _slots(which: str = "") -> list[str]:
     """Slots to write [T], where not -1, and to read [M], M = B * P * block_size, of the group
     ``{which}group``; the names of all begin with ``which``."""
+    return [*write_slots(which), *read_slots(which)]
+
+
+def write_slots(which: str = "") -> list[str]:
+    """Slots to write [T] of the group ``{which}group``, where not -1: its ``{which}write_index``,
+    and the rows that have one, ``{which}written``."""
     return [
         f"{which}slots_32 = Gather <axis: int = 0> (slot_mapping, {which}group)",
         f"{which}slots = Cast <to: int = 7> ({which}slots_32)",
         f"{which}written = GreaterOrEqual ({which}slots, zero)",
         f"{which}write_slots = Compress <axis: int = 0> ({which}slots, {which}written)",
         f"{which}write_index = Unsqueeze ({which}write_slots, second)",
-        *read_slots(which),
     ]
 
 

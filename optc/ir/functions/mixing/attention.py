@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from optc.ir.functions.dense_attention import dense
 from optc.ir.functions.hadamard import rotated
+from optc.ir.functions.mixing.dense_attention import dense
+from optc.ir.functions.mixing.paged_attention import paged
+from optc.ir.functions.mixing.slot_attention import slots
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator, integers
-from optc.ir.functions.paged_attention import paged
-from optc.ir.functions.slot_attention import slots
 from optc.ir.functions.token_wise import head_norm, rotary
 
 _SHAPE = {"num_heads": int, "kv_num_heads": int, "scale": float, "softcap": float, "window": int}

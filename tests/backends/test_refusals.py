@@ -1,6 +1,8 @@
-"""Backends without kernels for a decoder that attends to an encoder say so by name."""
+"""Backends without kernels for what some decoders have say so by name."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import onnx_ir as ir
 import pytest
@@ -12,6 +14,7 @@ from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.kv_cache.slots import KVSlots
 from optc.system.hardware.target import parse_target
 from tests.passes.kv_cache.test_cross_pools import decoder
+from tests.support.families import FAMILIES, model_after
 from tests.support.ir_text import f32, model_of
 
 
@@ -88,3 +91,17 @@ def test_biases_by_distance(backend: str, target: str, reason: str | None) -> No
 def test_slots_have_no_biases() -> None:
     with pytest.raises(UnsupportedError, match="slots have no biases by distance"):
         KVSlots().run(biased())
+
+
+@pytest.mark.parametrize(
+    ("backend", "target", "reason"),
+    [
+        ("tvm", "native", None),
+        ("tvm-cuda", "cuda:sm_90", "convolutions along the tokens have no CUDA kernels"),
+        ("onnxruntime", "native", "slots have no room for the rows that convolutions read"),
+        ("tensorrt", "sm_90", "PagedCausalConv has no form in TensorRT's operators"),
+    ],
+)
+def test_convolutions(backend: str, target: str, reason: str | None) -> None:
+    model = model_after("kv-cache", replace(FAMILIES["short convolutions"], hidden=64))
+    assert reasons(backend, target, model) == ({reason} if reason else set())

@@ -3,8 +3,8 @@ reads (Vaswani et al., arXiv:1706.03762, section 3.2.3)."""
 
 from __future__ import annotations
 
+from optc.ir.functions.mixing.paged_attention import read_slots, scores, step_constants
 from optc.ir.functions.operator import Attributes, Operator, integers, literal
-from optc.ir.functions.paged_attention import read_slots, scores, step_constants
 
 _SHAPE = {"num_heads": int, "kv_num_heads": int, "scale": float}
 

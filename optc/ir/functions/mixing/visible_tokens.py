@@ -30,7 +30,8 @@ def visible(attributes: Attributes, *, tree: bool) -> list[str]:
         ]
         seen = "in_chunk"
     return [
-        *_places(),
+        *row_places(),
+        *_column_places(),
         *(_past_in_tree() if tree else _past_in_order()),
         "row_sequence_column = Unsqueeze (sequence, second)",
         "own = Equal (row_sequence_column, column_sequence)",
@@ -40,12 +41,10 @@ def visible(attributes: Attributes, *, tree: bool) -> list[str]:
     ]
 
 
-def _places() -> list[str]:
-    """Sequence and KV index of each of the T rows and M columns."""
+def row_places() -> list[str]:
+    """The sequence of each of the T rows, and its index in that sequence's KV."""
     return [
         integers("ends_stop", (1 << 31,)),
-        integers("minus_one", (-1,)),
-        # rows: sequence of each row, and its index in that sequence's KV
         "tokens_1 = Shape (slots)",
         "tokens = Squeeze (tokens_1, first)",
         "row = Range (zero, tokens, one)",
@@ -61,7 +60,13 @@ def _places() -> list[str]:
         "shift = Sub (lengths, ends)",
         "row_shift = Gather <axis: int = 0> (shift, sequence)",
         "row_index = Add (row, row_shift)",
-        # columns: sequence and KV index of each of the M = B * P * block_size columns
+    ]
+
+
+def _column_places() -> list[str]:
+    """The sequence and the KV index of each of the M = B * P * block_size columns."""
+    return [
+        integers("minus_one", (-1,)),
         "columns_1 = Shape (read_index)",
         "columns = Squeeze (columns_1, first)",
         "column = Range (zero, columns, one)",

@@ -1,0 +1,2 @@
+"""Bodies of the operators whose rows depend on other tokens: attention of each kind, and
+convolutions along the tokens."""
