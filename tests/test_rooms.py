@@ -144,7 +144,7 @@ BUDGET = {
     "passes": 50,
     "passes/adapters": 250,
     "passes/calibrating": 1_150,
-    "passes/canonicalize": 6_250,
+    "passes/canonicalize": 6_700,
     "passes/fuse": 950,
     "passes/general": 1_900,
     "passes/kv_cache": 1_950,

@@ -36,6 +36,8 @@ def refusal(node: ir.Node) -> str:
         return "convolutions along the tokens have no CUDA kernels"
     if node.op_type in _ATTENTIONS and operand(node, "distance_bias") is not None:
         return "attention with biases by distance has no CUDA kernels"
+    if node.attributes.get_string("scoring", "") == "sparse_mixer":
+        return "routers that are sparse mixers have no CUDA kernels"
     if node.op_type in _LAYER_NORMS:
         return "fused layer norms have no CUDA kernels: leave fuse-layer-norm out"
     return pool_refusal(node.attributes.get_string("kv_dtype", ""))

@@ -59,6 +59,27 @@ def test_fused_layer_norms(backend: str, target: str, reason: str | None) -> Non
     assert reasons(backend, target, model_of(signature, text)) == ({reason} if reason else set())
 
 
+@pytest.mark.parametrize(
+    ("backend", "target", "reason"),
+    [
+        ("tvm", "native", None),
+        ("tvm-cuda", "cuda:sm_90", "routers that are sparse mixers have no CUDA kernels"),
+        ("onnxruntime", "native", None),
+    ],
+)
+def test_sparse_mixers(backend: str, target: str, reason: str | None) -> None:
+    how = ", ".join(
+        [
+            *("top_k: int = 2", 'scoring: string = "sparse_mixer"', "normalize: int = 0"),
+            *("norm_epsilon: float = 0.0", "scale: float = 1.0", "groups: int = 1"),
+            *("top_groups: int = 1", 'group_score: string = "max"', "threshold: float = 0.02"),
+        ]
+    )
+    signature = "g (float[T,8] x) => (float[T,2] w, int32[T,2] e)"
+    model = model_of(signature, f"w, e = optc.TopKRouter <{how}> (x)")
+    assert reasons(backend, target, model) == ({reason} if reason else set())
+
+
 BIASED = """
     h = Gather (table, input_ids)
     o = optc.Attention <num_heads: int = 2, kv_num_heads: int = 2, scale: float = 0.5,

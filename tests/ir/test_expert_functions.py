@@ -36,6 +36,23 @@ def test_router(how: dict[str, Any], corrected: bool) -> None:
     np.testing.assert_allclose(weights, want, rtol=1e-5)
 
 
+@pytest.mark.parametrize("how", [{"threshold": 0.5}, {"threshold": 0.1, "normalize": 1}])
+def test_sparse_mixer(how: dict[str, Any]) -> None:
+    logits = np.concatenate([2 * f32(2, 8, 16), np.zeros((2, 1, 16), np.float32)], axis=1)
+    attributes = {**ROUTING, "normalize": 0, "scoring": "sparse_mixer", "scale": 2.5, **how}
+    weights, experts = call("TopKRouter", [logits], **attributes, top_k=3)
+    want, chosen = route(logits, 3, **attributes)
+    np.testing.assert_array_equal(experts, chosen)
+    np.testing.assert_allclose(weights, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("more", [{"groups": 2}, {}])
+def test_a_sparse_mixer_has_no_bias_and_no_groups(more: dict[str, int]) -> None:
+    attributes = {**ROUTING, "top_k": 2, "scoring": "sparse_mixer", **more}
+    with pytest.raises(ValueError, match="no correction bias and no groups"):
+        function_text("TopKRouter", attributes, [True, not more])
+
+
 def test_the_lower_index_is_first_among_equals() -> None:
     logits = np.zeros((2, 6), np.float32)
     logits[1, 4] = logits[1, 2] = 1

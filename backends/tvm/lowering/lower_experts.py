@@ -40,7 +40,7 @@ from optc.backends.tvm.weights.weight_layouts import (
 from optc.backends.tvm.weights.weights_file import PackedWeight
 from optc.ir.functions import operand
 
-_SCORINGS = ("softmax", "sigmoid", "softmax_after")
+_SCORINGS = ("softmax", "sigmoid", "softmax_after", "sparse_mixer")
 _GROUP_SCORES = ("max", "top2_sum")
 
 
@@ -77,6 +77,8 @@ def _router(lowering: Lowering, node: ir.Node) -> None:
         "group_score": node.attributes.get_string("group_score", ""),
         "bias": bool(biases),
     }
+    if config["scoring"] == "sparse_mixer":
+        config["threshold"] = node.attributes.get_float("threshold", 0.0)
     outputs = [("float32", (rows, chosen)), ("int32", (rows, chosen))]
     results = lowering.call("top_k_router", config, [logits, *biases], outputs)
     for value, result in zip(node.outputs, results, strict=True):

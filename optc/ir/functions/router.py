@@ -2,14 +2,15 @@
 
 One operator says all the routings that are in use: softmax before or after the choice (Shazeer et
 al., arXiv:1701.06538; Mixtral, arXiv:2401.04088), sigmoids with a bias that corrects the choice
-alone, and choice within a few groups of experts (DeepSeek-V3, arXiv:2412.19437).
+alone, choice within a few groups of experts (DeepSeek-V3, arXiv:2412.19437), and one choice after
+the other, each weighed among the rivals that come near it (SparseMixer-v2, arXiv:2409.12136).
 """
 
 from __future__ import annotations
 
 from optc.ir.functions.operator import Attributes, Operator, integers, real
 
-SCORINGS = ("softmax", "sigmoid", "softmax_after")
+SCORINGS = ("softmax", "sigmoid", "softmax_after", "sparse_mixer")
 GROUP_SCORES = ("max", "top2_sum")
 
 
@@ -24,6 +25,10 @@ def _top_k_router(attributes: Attributes, present: frozenset[str]) -> str:
     scoring, group_score = attributes["scoring"], attributes["group_score"]
     if scoring not in SCORINGS or group_score not in GROUP_SCORES:
         raise ValueError(f"{scoring!r} of {SCORINGS}, {group_score!r} of {GROUP_SCORES}")
+    if scoring == "sparse_mixer" and (
+        "correction_bias" in present or int(attributes["groups"]) > 1
+    ):
+        raise ValueError("sparse_mixer takes no correction bias and no groups")
     scored = {"softmax": "Softmax <axis: int = -1>", "sigmoid": "Sigmoid"}
     lines = [f"scores = {scored.get(str(scoring), 'Identity')} (logits)"]
     choice = "scores"
@@ -46,6 +51,8 @@ def _top_k_router(attributes: Attributes, present: frozenset[str]) -> str:
 def _weights(attributes: Attributes) -> list[str]:
     """Statements: the weights from what was ``picked`` of the scores [..., k]."""
     steps: list[list[str]] = []
+    if attributes["scoring"] == "sparse_mixer":
+        steps.append(_among_rivals(int(attributes["top_k"]), float(attributes["threshold"])))
     if attributes["scoring"] == "softmax_after":
         steps.append(["{out} = Softmax <axis: int = -1> ({x})"])
     if attributes["normalize"]:
@@ -69,6 +76,41 @@ def _weights(attributes: Attributes) -> list[str]:
         lines += [line.replace("{out}", result).replace("{x}", given) for line in step]
         given = result
     return lines
+
+
+def _among_rivals(top_k: int, threshold: float) -> list[str]:
+    """Statements: each chosen expert's softmax among those that are left when it is chosen, the
+    largest, and of these its rivals: the gap to them is at most ``threshold`` of the larger of
+    their magnitude and the expert's logit."""
+    lines = [
+        integers("rivals_axis", (-1,)),
+        real("most_apart", threshold),
+        real("no_rival", float("-inf")),
+        "sizes = Abs (scores)",
+        "left_0 = Identity (scores)",
+    ]
+    for turn in range(top_k):
+        lines += [
+            integers(f"turn_{turn}", (turn,)),
+            integers(f"turn_end_{turn}", (turn + 1,)),
+            f"own_{turn} = Slice ({{x}}, turn_{turn}, turn_end_{turn}, rivals_axis)",
+            f"place_{turn} = Slice (chosen, turn_{turn}, turn_end_{turn}, rivals_axis)",
+            f"gap_{turn} = Sub (own_{turn}, scores)",
+            f"size_{turn} = Max (sizes, own_{turn})",
+            f"ratio_{turn} = Div (gap_{turn}, size_{turn})",
+            f"far_{turn} = Greater (ratio_{turn}, most_apart)",
+            f"kept_{turn} = Where (far_{turn}, no_rival, left_{turn})",
+            f"shifted_{turn} = Sub (kept_{turn}, own_{turn})",
+            f"raised_{turn} = Exp (shifted_{turn})",
+            f"sum_{turn} = ReduceSum <keepdims: int = 1> (raised_{turn}, rivals_axis)",
+            f"weight_{turn} = Reciprocal (sum_{turn})",
+            f"place_shape_{turn} = Shape (place_{turn})",
+            f"taken_{turn} = Expand (no_rival, place_shape_{turn})",
+            f"left_{turn + 1} = ScatterElements <axis: int = -1>"
+            f" (left_{turn}, place_{turn}, taken_{turn})",
+        ]
+    every = ", ".join(f"weight_{turn}" for turn in range(top_k))
+    return [*lines, f"{{out}} = Concat <axis: int = -1> ({every})"]
 
 
 def _within_groups(choice: str, attributes: Attributes) -> list[str]:
@@ -124,5 +166,6 @@ OPERATORS = (
             "group_score": str,
         },
         _top_k_router,
+        defaults={"threshold": 0.0},
     ),
 )

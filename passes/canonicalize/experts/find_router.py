@@ -33,6 +33,10 @@ from optc.passes.canonicalize.experts.routing import Float32, Hints, Index, reco
 
 #: More nodes than any router has.
 _MOST_NODES = 60
+_SCORINGS = ("softmax", "softmax_after", "sigmoid", "sparse_mixer")
+#: Operators whose constants are scales and epsilons, and those whose constants are thresholds.
+_ARITHMETIC = ("Add", "Mul", "Div", "Max", "Clip")
+_COMPARISONS = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 
 
 class _UnknownRouterError(Exception):
@@ -211,10 +215,11 @@ def _hints(router: _Router) -> Hints:
     return Hints(
         top_k,
         wide,
-        tuple(dict.fromkeys([*_scorings(router, wide), "softmax", "softmax_after", "sigmoid"])),
-        tuple(dict.fromkeys(_constants(router))),
+        tuple(dict.fromkeys([*_scorings(router, wide), *_SCORINGS])),
+        tuple(dict.fromkeys(_numbers(router, _ARITHMETIC))),
         tuple(dict.fromkeys(_counts(router))),
         router.bias is not None,
+        tuple(dict.fromkeys(_numbers(router, _COMPARISONS))),
     )
 
 
@@ -227,9 +232,10 @@ def _scorings(router: _Router, wide: int) -> Iterator[str]:
             yield "sigmoid"
 
 
-def _constants(router: _Router) -> Iterator[float]:
+def _numbers(router: _Router, operators: Sequence[str]) -> Iterator[float]:
+    """The scalar constants that such operators of the router read."""
     for node in router.nodes:
-        if is_op(node, "Add", "Mul", "Div", "Max", "Clip"):
+        if is_op(node, *operators):
             for value in node.inputs:
                 number = scalar(value)
                 if number is not None and np.isfinite(number):

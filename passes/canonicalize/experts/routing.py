@@ -14,6 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from optc.passes.canonicalize.experts.rivals import (
+    LARGEST_THRESHOLD,
+    edge_probes,
+    weights_among_rivals,
+)
+
 Float32 = npt.NDArray[np.float32]
 Index = npt.NDArray[np.intp]
 
@@ -43,6 +49,7 @@ class Routing:
     top_groups: int = 1
     group_score: str = "max"
     corrected: bool = False
+    threshold: float = 0.0
 
     def attributes(self) -> dict[str, int | float | str]:
         """As the operator has them."""
@@ -59,7 +66,10 @@ class Routing:
 
     def weigh(self, logits: Float32, experts: Index) -> Float32:
         """The weights [T, k] of the experts [T, k]."""
-        picked = np.take_along_axis(self._scores(logits), experts, -1)
+        if self.scoring == "sparse_mixer":
+            picked = weights_among_rivals(logits, experts, self.threshold)
+        else:
+            picked = np.take_along_axis(self._scores(logits), experts, -1)
         if self.scoring == "softmax_after":
             picked = _softmax(picked)
         if self.normalize:
@@ -95,6 +105,7 @@ class Hints:
         constants: Its scalar constants.
         counts: How many its TopK operators take.
         biased: It reads a vector [E].
+        thresholds: The numbers that it compares with.
     """
 
     top_k: int
@@ -103,6 +114,7 @@ class Hints:
     constants: Sequence[float]
     counts: Sequence[int]
     biased: bool
+    thresholds: Sequence[float] = ()
 
 
 #: Runs a router: logits [T, E] and a bias [E] to weights [T, k] and experts [T, k].
@@ -127,9 +139,23 @@ def recognize(run: Run, hints: Hints) -> Routing | None:
         ):
             continue
         for whole in _weighings(one, hints, logits, found):
-            if np.allclose(whole.weigh(logits, found[1]), found[0], rtol=_TOLERANCE, atol=0):
+            if np.allclose(whole.weigh(logits, found[1]), found[0], rtol=_TOLERANCE, atol=0) and (
+                _holds_at_edges(run, whole, hints)
+            ):
                 return whole
     return None
+
+
+def _holds_at_edges(run: Run, one: Routing, hints: Hints) -> bool:
+    """False if ``one`` has a threshold and ``run`` does not give what it gives on either side."""
+    if one.scoring != "sparse_mixer":
+        return True
+    logits = edge_probes(hints.experts, hints.top_k, one.threshold)
+    bias = np.zeros(hints.experts, np.float32)
+    weights, experts = run(logits, bias)
+    found = _ordered(np.asarray(weights, np.float32), np.asarray(experts, np.intp))
+    same = np.array_equal(np.sort(one.choose(logits, bias), axis=-1), found[1])
+    return same and np.allclose(one.weigh(logits, found[1]), found[0], rtol=_TOLERANCE, atol=0)
 
 
 def probes(experts: int, biases: int = _BIASES) -> list[tuple[Float32, Float32]]:
@@ -167,6 +193,10 @@ def _ordered(weights: Float32, experts: Index) -> tuple[Float32, Index]:
 def _choices(hints: Hints) -> Iterator[Routing]:
     """All ways to choose that come into question, the plain ones first."""
     for scoring in hints.scorings:
+        if scoring == "sparse_mixer":
+            for threshold in (t for t in hints.thresholds if 0 < t < LARGEST_THRESHOLD):
+                yield Routing(hints.top_k, scoring, threshold=threshold)
+            continue
         for corrected in (True, False) if hints.biased else (False,):
             plain = Routing(hints.top_k, scoring, corrected=corrected)
             yield plain

@@ -40,6 +40,7 @@ def _route_row(
         "softmax": soft / soft.sum(),
         "sigmoid": 1 / (1 + np.exp(-row)),
         "softmax_after": row,
+        "sparse_mixer": row,
     }[how["scoring"]]
     ranked = scores + (0 if bias is None else bias)
     size = len(row) // how["groups"]
@@ -52,6 +53,8 @@ def _route_row(
     allowed = sorted(i for group in groups for i in group)
     experts = sorted(allowed, key=lambda i: (-ranked[i], i))[:k]
     weights = [float(scores[i]) for i in experts]
+    if how["scoring"] == "sparse_mixer":
+        weights = _among_rivals(row, experts, how["threshold"])
     if how["scoring"] == "softmax_after":
         raised = np.exp(np.array(weights) - max(weights))
         weights = list(raised / raised.sum())
@@ -59,6 +62,18 @@ def _route_row(
         total = sum(weights) + how["norm_epsilon"]
         weights = [w / total for w in weights]
     return [w * how["scale"] for w in weights], experts
+
+
+def _among_rivals(row: Array, experts: list[int], threshold: float) -> list[float]:
+    """The softmax of each expert among those that are not chosen before it, and near it."""
+    weights = []
+    for turn, chosen in enumerate(experts):
+        best, total = row[chosen], 0.0
+        for e, logit in enumerate(row):
+            near = best - logit <= threshold * max(abs(logit), best)
+            total += np.exp(logit - best) if near and e not in experts[:turn] else 0.0
+        weights.append(float(1 / total))
+    return weights
 
 
 def expert_matmul(

@@ -27,9 +27,10 @@ from optc.backends.tvm.kernels.dsl.script import (
 )
 from optc.backends.tvm.kernels.dsl.vectors import first_lanes, for_vectors, load_part, reduce_row
 from optc.backends.tvm.kernels.experts.spans import check_experts
+from optc.backends.tvm.kernels.experts.sparse_mixer import weight_among_rivals
 from optc.errors import UnsupportedError
 
-SCORINGS = ("softmax", "sigmoid", "softmax_after")
+SCORINGS = ("softmax", "sigmoid", "softmax_after", "sparse_mixer")
 GROUP_SCORES = ("max", "top2_sum")
 #: What can no longer be chosen; everything else counts as at least the least finite number, so that
 #: even rows that are no numbers choose k different experts.
@@ -46,7 +47,8 @@ class TopKRouter:
     Attributes:
         experts: E.
         chosen: k, experts of a token.
-        scoring: ``softmax`` over all logits, ``sigmoid``, or ``softmax_after``, over those chosen.
+        scoring: ``softmax`` over all logits, ``sigmoid``, ``softmax_after``, over those chosen, or
+            ``sparse_mixer``, over those left and near.
         normalize: The weights are divided by their sum.
         norm_epsilon: Added to that sum.
         scale: Factor of the weights.
@@ -55,6 +57,7 @@ class TopKRouter:
         top_groups: See there.
         group_score: Of a group: ``max`` or ``top2_sum`` of its experts' scores.
         bias: A bias of each expert, added to its score for the choice only, is an operand.
+        threshold: How far apart rivals are at most, of ``sparse_mixer``.
     """
 
     experts: int
@@ -67,6 +70,7 @@ class TopKRouter:
     top_groups: int = 1
     group_score: str = "max"
     bias: bool = False
+    threshold: float = 0.0
 
     def __post_init__(self) -> None:
         reason = router_problem(self)
@@ -84,6 +88,8 @@ def router_problem(config: TopKRouter) -> str:
     """Empty if there is a kernel, else why not."""
     if config.scoring not in SCORINGS:
         return f"no router scores by {config.scoring!r}, but by {', '.join(SCORINGS)}"
+    if config.scoring == "sparse_mixer" and (config.bias or config.groups > 1):
+        return "a sparse mixer has no bias and no groups"
     if config.groups == 1:
         return ""
     if config.group_score not in GROUP_SCORES:
@@ -123,7 +129,10 @@ def top_k_router(config: TopKRouter, isa: Isa) -> tvm.tirx.PrimFunc:
             with tir.serial(0, chosen) as choice:
                 best = _largest(choices, width)
                 store(experts, best, row, choice)
-                store(weights, scores[best], row, choice)
+                score = scores[best]
+                if config.scoring == "sparse_mixer":
+                    score = weight_among_rivals(choices, bind(score), width, config.threshold)
+                store(weights, score, row, choice)
                 store(choices, tir.float32(_GONE), best)
             _weigh(config, weights, row)
 

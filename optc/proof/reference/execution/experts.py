@@ -24,11 +24,26 @@ def top_k_router(operands: Operands, attributes: Attributes) -> tuple[Tensor, Te
         choice = _within_groups(choice, attributes)
     chosen = _largest(choice, attributes["top_k"])[1]
     weights = scores.gather(-1, chosen)
+    if scoring == "sparse_mixer":
+        weights = _among_rivals(logits, weights, attributes["threshold"])
     if scoring == "softmax_after":
         weights = weights.softmax(-1)
     if attributes["normalize"]:
         weights = weights / (weights.sum(-1, keepdim=True) + attributes["norm_epsilon"])
     return weights * attributes["scale"], chosen.to(torch.int32)
+
+
+def _among_rivals(logits: Tensor, own: Tensor, threshold: float) -> Tensor:
+    """The softmax of each chosen expert, of logits ``own`` [..., k], among the rivals that are left
+    when it is chosen."""
+    left, weights = logits, []
+    for turn, best in enumerate(own.split(1, -1)):
+        far = (best - logits) / logits.abs().maximum(best) > threshold
+        powers = (left.masked_fill(far, -torch.inf) - best).exp()
+        weights.append(powers.sum(-1, keepdim=True).reciprocal())
+        place = _largest(logits, turn + 1)[1][..., turn:]
+        left = left.scatter(-1, place, -torch.inf)
+    return torch.cat(weights, -1)
 
 
 def _within_groups(choice: Tensor, attributes: Attributes) -> Tensor:

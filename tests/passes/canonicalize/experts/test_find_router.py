@@ -26,6 +26,7 @@ CONSTANTS = {
     "spread": np.array([-1, 4, 2]),
     "epsilon": np.float32(1e-20),
     "scale": np.float32(2.5),
+    "near": np.float32(0.1),
     "split": np.array([7, -1, E]),
     "three": np.array([-1, K]),
     "never": np.float32(-np.inf),
@@ -58,6 +59,21 @@ WEIGHED = """
     t = Add (s, epsilon)
     d = Div (v, t)
     weights = Mul (d, scale)"""
+#: Of each turn the largest, its softmax among those near it, and it leaves.
+TURN = """
+    m{i} = ReduceMax <keepdims: int = 1> ({left}, last)
+    i{i} = ArgMax <axis: int = -1, keepdims: int = 1> ({left})
+    gap{i} = Sub (m{i}, logits) factor{i} = Max (magnitude, m{i}) ratio{i} = Div (gap{i}, factor{i})
+    far{i} = Greater (ratio{i}, near) kept{i} = Where (far{i}, never, {left})
+    soft{i} = Softmax <axis: int = -1> (kept{i})
+    w{i} = GatherElements <axis: int = -1> (soft{i}, i{i})
+    shape{i} = Shape (i{i}) gone{i} = Expand (never, shape{i})
+    left{i} = ScatterElements <axis: int = -1> ({left}, i{i}, gone{i})"""
+MIXED = (
+    "magnitude = Abs (logits)"
+    + "".join(TURN.format(i=i, left=f"left{i - 1}" if i else "logits") for i in range(K))
+    + "weights = Concat <axis: int = -1> (w0, w1, w2) index = Concat <axis: int = -1> (i0, i1, i2)"
+)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "softmax, choice": (f"{SOFTMAX} weights, index = TopK <axis: int = 1> (p, k)", {}),
     "softmax, choice, division": (f"{SOFTMAX} {CHOOSE} {DIVIDE}", {"normalize": 1}),
@@ -68,6 +84,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sigmoid, corrected, scaled": (
         f"{SIGMOID} u, index = TopK <axis: int = 1, sorted: int = 0> (b, k) {WEIGHED}",
         {"scoring": "sigmoid", "normalize": 1, "norm_epsilon": EPSILON, "scale": 2.5},
+    ),
+    "sparse mixer": (
+        MIXED,
+        {"scoring": "sparse_mixer", "threshold": float(np.float32(0.1))},
     ),
     "sigmoid, corrected, within groups": (
         f"{SIGMOID} {GROUPED} u, index = TopK <axis: int = 1, sorted: int = 0> (c, k) {WEIGHED}",
@@ -158,6 +178,7 @@ def test_a_second_run_changes_nothing() -> None:
     ("router", "reason"),
     [
         (f"{SOFTMAX} {CHOOSE} weights = Sqrt (v)", "no configuration of optc::TopKRouter"),
+        (MIXED.replace("Max (magnitude, m1)", "Identity (magnitude)"), "no configuration"),
         (
             f"q = Add (logits, bias) {CHOOSE.replace('p,', 'q,')} weights = Mul (v, scale)",
             "no conf",

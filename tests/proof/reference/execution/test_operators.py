@@ -76,6 +76,7 @@ ROUTER = {
     "top_groups": 1,
     "group_score": "max",
 }
+MIXER = {**ROUTER, "scoring": "sparse_mixer", "threshold": 0.4}
 EXPERTS = RNG.integers(0, 5, (2, 4, 3)).astype(np.int32)
 EXPERTS[EXPERTS == 3] = 4  # one of them is nobody's
 X = normal(2, 5, 12)
@@ -157,6 +158,8 @@ CASES = [
     ours("GatedActivation", [X], activation="silu", alpha=1.702, limit=0.4, up_shift=1.0),
     ours("TopKRouter", [normal(2, 7, 8)], **ROUTER),
     ours("TopKRouter", [TIED], **{**ROUTER, "scoring": "softmax_after"}),
+    ours("TopKRouter", [normal(2, 7, 8)], **MIXER),
+    ours("TopKRouter", [TIED], **MIXER),
     ours("TopKRouter", [TIED, vector(8)], **{**ROUTER, "scoring": "sigmoid", "normalize": 1}),
     *(
         ours(

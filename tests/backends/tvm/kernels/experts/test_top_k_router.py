@@ -11,6 +11,7 @@ from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.experts.top_k_router import TopKRouter
 from optc.errors import UnsupportedError
 from tests.backends.tvm.kernel_cases import TARGETS, Array, blank, isa_named, run
+from tests.support.experts.oracle import route
 
 CONFIGS = [
     TopKRouter(20, 3, normalize=True),
@@ -18,9 +19,13 @@ CONFIGS = [
     TopKRouter(24, 4, "softmax_after", scale=0.5),
     TopKRouter(30, 4, "softmax", groups=3, top_groups=2, group_score="max"),
 ]
+MIXERS = [
+    TopKRouter(16, 2, "sparse_mixer", threshold=0.02),
+    TopKRouter(21, 3, "sparse_mixer", scale=2.5, threshold=0.4),
+]
 
 
-def route(config: TopKRouter, isa: Isa, logits: Array, bias: Array) -> tuple[Array, Array]:
+def routed(config: TopKRouter, isa: Isa, logits: Array, bias: Array) -> tuple[Array, Array]:
     """Weights and experts."""
     rows = len(logits)
     given = [logits, bias] if config.bias else [logits]
@@ -51,6 +56,8 @@ def oracle(config: TopKRouter, logits: Array, bias: Array) -> tuple[Array, Array
     weights = np.take_along_axis(scores, experts, axis=1)
     if config.scoring == "softmax_after":
         weights = softmax(weights)
+    if config.scoring == "sparse_mixer":
+        weights = route(x, config.chosen, scoring="sparse_mixer", threshold=config.threshold)[0]
     if config.normalize:
         weights = weights / (weights.sum(axis=1, keepdims=True) + config.norm_epsilon)
     return weights * config.scale, experts
@@ -58,23 +65,23 @@ def oracle(config: TopKRouter, logits: Array, bias: Array) -> tuple[Array, Array
 
 @pytest.mark.covering
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.scoring)
+@pytest.mark.parametrize("config", CONFIGS + MIXERS, ids=lambda config: config.scoring)
 def test_matches_float64_whatever_the_batch_mates(config: TopKRouter, target: str) -> None:
     rng, isa = np.random.default_rng(0), isa_named(target)
     logits = rng.standard_normal((70, config.experts), np.float32) * np.float32(3)
     bias = rng.standard_normal(config.experts, np.float32) * np.float32(0.1)
-    weights, experts = route(config, isa, logits, bias)
+    weights, experts = routed(config, isa, logits, bias)
     expected, chosen = oracle(config, logits, bias)
     np.testing.assert_array_equal(experts, chosen)
     np.testing.assert_allclose(weights, expected, rtol=2e-6)
-    some = route(config, isa, logits[20:23], bias)
+    some = routed(config, isa, logits[20:23], bias)
     np.testing.assert_array_equal(some[0], weights[20:23])
     np.testing.assert_array_equal(some[1], experts[20:23])
 
 
 @pytest.mark.parametrize(
     ("config", "target"),
-    [(config, "x86-64-v3") for config in CONFIGS[:3]],
+    [(config, "x86-64-v3") for config in (*CONFIGS[:3], MIXERS[0])],
     ids=lambda value: getattr(value, "scoring", value),
 )
 def test_ties_go_to_the_lower_index_and_rows_of_no_numbers_to_different_experts(
@@ -83,7 +90,7 @@ def test_ties_go_to_the_lower_index_and_rows_of_no_numbers_to_different_experts(
     logits = np.zeros((4, config.experts), np.float32)
     logits[1], logits[2], logits[3] = np.nan, np.inf, -np.inf
     zeros = np.zeros(config.experts, np.float32)
-    _, experts = route(config, isa_named(target), logits, zeros)
+    _, experts = routed(config, isa_named(target), logits, zeros)
     assert experts[0].tolist() == list(range(config.chosen))
     for row in experts:
         assert len(set(row.tolist())) == config.chosen
@@ -95,6 +102,8 @@ def test_ties_go_to_the_lower_index_and_rows_of_no_numbers_to_different_experts(
     [
         ({"scoring": "relu"}, "no router scores by 'relu'"),
         ({"groups": 2, "group_score": "mean"}, "no router scores groups by 'mean'"),
+        ({"scoring": "sparse_mixer", "bias": True}, "a sparse mixer has no bias and no groups"),
+        ({"scoring": "sparse_mixer", "groups": 2}, "a sparse mixer has no bias and no groups"),
         ({"groups": 3}, "8 experts are no 3 equal groups"),
         ({"groups": 2, "top_groups": 3}, "3 of 2 groups cannot be chosen"),
         ({"groups": 4, "top_groups": 1}, "1 groups of 2 have no 3 experts"),
