@@ -69,6 +69,7 @@ _SIZES: dict[int, tuple[str, ...]] = {
         *("qk_rope_head_dim", "rotary_dim"),
         *("sliding_window", "window_size", "attention_window_size", "local_attention"),
         *("sliding_window_size", "attention_chunk_size", "local_attention_window_len"),
+        "floor_scale",
     ),
 }
 SIZES = {name: size for size, names in _SIZES.items() for name in names}

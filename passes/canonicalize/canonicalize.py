@@ -14,6 +14,7 @@ from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
 from optc.passes.canonicalize.dense_form import check_dense_form
 from optc.passes.canonicalize.encoded.find_cross_attention import FindCrossAttention
+from optc.passes.canonicalize.experts.choose_experts import ChooseExperts
 from optc.passes.canonicalize.experts.find_experts import FindExperts
 from optc.passes.canonicalize.experts.find_router import FindRouter
 from optc.passes.canonicalize.find_attention import FindAttention
@@ -23,6 +24,7 @@ from optc.passes.canonicalize.fold_constants import FoldConstants
 from optc.passes.canonicalize.fold_heads import FoldHeads
 from optc.passes.canonicalize.fold_tokens import FoldTokens
 from optc.passes.canonicalize.fold_weights import FoldWeights
+from optc.passes.canonicalize.places_to_positions import PlacesToPositions
 from optc.passes.canonicalize.probe_heads import ProbeHeads
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
 from optc.passes.canonicalize.slices_to_split import SlicesToSplit
@@ -32,11 +34,13 @@ from optc.passes.canonicalize.tables_to_angles import TablesToAngles
 STEPS: tuple[Pass, ...] = (
     FindCrossAttention(),
     FoldConstants(),
+    PlacesToPositions(),
     RemoveNoOps(),
     FoldWeights(),
     FoldChannels(),
     FindExperts(),
     FindRouter(),
+    ChooseExperts(),
     FoldTokens(),
     FindNorms(),
     TablesToAngles(),

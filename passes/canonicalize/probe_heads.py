@@ -177,12 +177,22 @@ def _operator(work: _Work, node: ir.Node, heads: int, report: PassReport) -> Non
 def _part(work: _Work, value: ir.Value) -> _Part:
     """An operand of attention."""
     factor = None
-    node = producer(value, "Mul")
+    swap = producer(value, "Transpose")
+    node = producer(value, "Mul") or (swap and producer(operand(swap, 0), "Mul"))
     for x, other in orders(node) if node is not None else ():
         if other in work.depends.of_positions and dims(other)[-1:] == [1]:
             factor = _of_tokens_alone(other)
-            value = value if factor is None else x
+            if factor is not None:
+                value = x if producer(value, "Mul") else _swapped(swap, x, value)
     return _Part(heads_of(value), region_of(value, work.depends), factor)
+
+
+def _swapped(swap: ir.Node | None, x: ir.Value, like: ir.Value) -> ir.Value:
+    """``x``, axes exchanged as ``swap`` does."""
+    if swap is None:
+        return x
+    perm = {"perm": list(swap.attributes["perm"].as_ints())}
+    return emit(swap, "Transpose", [x], like, perm)
 
 
 def _of_tokens_alone(value: ir.Value) -> ir.Value | None:

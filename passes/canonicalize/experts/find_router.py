@@ -279,7 +279,7 @@ class _Probe:
         if self._bias is not None:
             feeds[self._names[1]] = bias.reshape([int(d or 0) for d in self._bias])
         for name, shape in zip(self._names[::-1], self._shaped[::-1], strict=False):
-            feeds[name] = np.zeros(_of_rows(shape, len(logits)), np.float32)
+            feeds[name] = np.zeros(rows_of(shape, len(logits)), np.float32)
         try:
             weights, experts = self._evaluator.run(None, feeds)
         except FAILURES as error:
@@ -295,7 +295,7 @@ def _count_axis_from_the_front(node: ir.Node) -> None:
         node.attributes["axis"] = ir.AttrInt64("axis", axis % size)
 
 
-def _of_rows(shape: Sequence[int | str | None], rows: int) -> list[int]:
+def rows_of(shape: Sequence[int | str | None], rows: int) -> list[int]:
     """The shape of a value of so many tokens: the first axis without a fixed size has them all."""
     sizes = [size if isinstance(size, int) else 0 for size in shape]
     free = [index for index, size in enumerate(sizes) if not size]

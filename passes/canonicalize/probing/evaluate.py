@@ -67,7 +67,7 @@ class Probes:
         depends: What depends on positions.
 
     Raises:
-        Unreadable: Angles are not positions times frequencies.
+        Unreadable: Angles are not positions times frequencies, or positions do more.
     """
 
     def __init__(self, model: ir.Model, region: Region, depends: Dependence) -> None:
@@ -79,6 +79,9 @@ class Probes:
         self._positions = depends.positions
         self._names = dims(depends.positions)
         behind, self.trig = _walk(region.of_positions, TRIG)
+        if any(_reads(node, depends.positions) for node in behind):
+            # angles are read at any position, anything else at a few
+            raise Unreadable("it depends on positions by more than angles")
         before, _ = _walk([operand(node, 0) for node in self.trig])
         inside = {*region.nodes, *behind, *before}
         self._shaped = _shaped(inside, (*self._sources, self._positions))
@@ -168,6 +171,11 @@ def _walk(
         if not is_op(node, "Shape"):
             stack.extend(v for v in node.inputs if v is not None)
     return nodes, list(ends)
+
+
+def _reads(node: ir.Node, value: ir.Value) -> bool:
+    """True if ``node`` reads more of ``value`` than its shape."""
+    return value in node.inputs and not is_op(node, "Shape")
 
 
 def _shaped(nodes: set[ir.Node], given: Sequence[ir.Value]) -> list[ir.Value]:

@@ -47,17 +47,19 @@ class Dependence:
         positions: The graph's input.
         of_positions: Values that depend on positions and on no token.
         of_tokens: Values that depend on tokens, other than on how many there are.
+        of_places: Values that depend on neither, but count tokens.
     """
 
     positions: ir.Value
     of_positions: frozenset[ir.Value]
     of_tokens: frozenset[ir.Value]
+    of_places: frozenset[ir.Value] = frozenset()
 
 
 def dependence(graph: ir.Graph) -> Dependence:
     """Follow the inputs of an imported graph: ids, positions, and what other inputs tokens have."""
     tokens, positions, *others = graph.inputs
-    of_tokens, of_positions = {tokens, *others}, {positions}
+    of_tokens, of_positions, of_places = {tokens, *others}, {positions}, set[ir.Value]()
     for node in graph:
         read = {value for value in node.inputs if value is not None}
         if is_op(node, "Shape"):
@@ -66,7 +68,10 @@ def dependence(graph: ir.Graph) -> Dependence:
             of_tokens.update(node.outputs)
         elif read & of_positions:
             of_positions.update(node.outputs)
-    return Dependence(positions, frozenset(of_positions), frozenset(of_tokens))
+        elif read & of_places or is_op(node, "Range"):
+            of_places.update(node.outputs)
+    every = (frozenset(values) for values in (of_positions, of_tokens, of_places))
+    return Dependence(positions, *every)
 
 
 @dataclass
@@ -172,6 +177,8 @@ def _inside(node: ir.Node, value: ir.Value, depends: Dependence) -> bool:
     if node.op_type in _PRODUCTS:
         other = node.inputs[1] if of_tokens[0] else node.inputs[0]
         weight = other is not None and is_constant(other) and _size(other) > 1
+        # probes have one token, of which such a factor shows the first place alone
+        weight = weight or other in depends.of_places
         return sum(of_tokens) == 1 and of_tokens[0] >= (node.op_type == "Div") and not weight
     return False
 
