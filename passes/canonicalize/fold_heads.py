@@ -21,6 +21,7 @@ from optc.passes.canonicalize.dataflow import (
     scalar,
     substitute,
 )
+from optc.passes.canonicalize.spread_factors import spread_factor
 from optc.passes.canonicalize.take_heads import heads_split, take_heads
 
 _UNARY = ("Cast", "Neg", "Tanh", "Sigmoid", "Identity")
@@ -38,6 +39,8 @@ class FoldHeads(Pass):
     4. ``Gather`` of one head, ``Slice`` and ``Split`` of heads, of a split -> ``Slice`` of the last
        axis, and ``Squeeze`` of one head -> the value before the split: parts of layers that one
        projection or one table holds for all of them.
+    5. A factor a token of each head, ``[B, S, H, 1]`` -> the same on folded heads, repeated by a
+       product with a fixed matrix of ones and zeros.
     """
 
     name: ClassVar[str] = "fold-heads"
@@ -52,6 +55,8 @@ class FoldHeads(Pass):
                 _cancel_transpose(node, report)
             elif is_op(node, "Reshape"):
                 _cancel_reshape(node, report)
+            elif is_op(node, "Mul", "Div") and spread_factor(model.graph, node, report):
+                continue
             elif is_op(node, *_UNARY, *_BINARY):
                 _move_up(node, report)
             elif is_op(node, "Gather", "Slice", "Split", "Squeeze"):
