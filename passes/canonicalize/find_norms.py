@@ -25,6 +25,7 @@ from optc.passes.canonicalize.dataflow import (
     substitute,
     uses,
 )
+from optc.passes.canonicalize.head_layer_norms import fold_layer_norm
 from optc.passes.canonicalize.heads import Heads, fold, heads_of, split
 
 
@@ -36,6 +37,7 @@ class FindNorms(Pass):
        gets one of ones. The root may be a power of -0.5.
     2. The same of ``x - mean(x)`` -> ``LayerNormalization``.
     3. ``RMSNormalization`` of [B, S, H, D] or [B, H, S, D] -> ``optc::HeadRMSNorm``.
+    4. ``LayerNormalization`` of these -> the same of heads without their means.
     """
 
     name: ClassVar[str] = "find-norms"
@@ -54,6 +56,8 @@ class FindNorms(Pass):
         for node in list(model.graph):
             if is_op(node, "RMSNormalization") and rank(node.inputs[0]) == 4:
                 _find_head_norm(model, node, report)
+            elif is_op(node, "LayerNormalization") and rank(node.inputs[0]) == 4:
+                fold_layer_norm(model, node, report)
         remove_unused(model)
         return report
 

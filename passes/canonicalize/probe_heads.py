@@ -22,7 +22,9 @@ from optc.passes.canonicalize.dataflow import (
     orders,
     producer,
     rank,
+    substitute,
 )
+from optc.passes.canonicalize.head_layer_norms import heads_of_mean, is_centred
 from optc.passes.canonicalize.heads import Heads, heads_of, split
 from optc.passes.canonicalize.probing.columns import take_heads
 from optc.passes.canonicalize.probing.evaluate import Probes, Unreadable
@@ -72,8 +74,11 @@ class ProbeHeads(Pass):
                 _attention(work, node, report)
             elif is_op(node, "RotaryEmbedding") or is_op(node, "HeadRMSNorm", domain=DOMAIN):
                 heads = node.attributes.get_int("num_heads", 0)
-                if heads and rank(node.inputs[0]) == 3:
+                folded = rank(node.inputs[0]) == 3 and not is_centred(operand(node, 0))
+                if heads and folded:
                     _operator(work, node, heads, report)
+            elif heads := heads_of_mean(node):
+                _operator(work, node, heads, report)
         remove_unused(model)
         return report
 
@@ -170,7 +175,10 @@ def _operator(work: _Work, node: ir.Node, heads: int, report: PassReport) -> Non
     except Unreadable as refusal:
         miss(report, node, f"its heads are not made in a way I know: {refusal}")
         return
-    node.replace_input_with(0, result)
+    if heads_of_mean(node):  # the means are taken off the same value
+        substitute(value, result)
+    else:
+        node.replace_input_with(0, result)
     report.add("rotary" if reading.turn else "columns")
 
 

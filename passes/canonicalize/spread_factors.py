@@ -26,7 +26,7 @@ def spread_factor(graph: ir.Graph, node: ir.Node, report: PassReport) -> bool:
         x, heads = found
         if dims(factors) != [*dims(x)[:2], heads.count]:
             continue
-        wide = emit(node, "MatMul", [factors, _spread(graph, heads)], x)
+        wide = emit(node, "MatMul", [factors, spread_matrix(graph, heads)], x)
         result = emit(node, node.op_type, [x, wide], x)
         substitute(node.outputs[0], split(node, result, heads))
         report.add("factor of each head")
@@ -43,7 +43,7 @@ def _of_heads(value: ir.Value) -> ir.Value | None:
     return source if [*dims(source), 1] == dims(value) else None
 
 
-def _spread(graph: ir.Graph, heads: Heads) -> ir.Value:
+def spread_matrix(graph: ir.Graph, heads: Heads) -> ir.Value:
     """[H, H * D]: row h is one in the columns of head h."""
     name = f"{_NAME}.{heads.count}x{heads.size}"
     known = graph.initializers.get(name)
