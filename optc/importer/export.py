@@ -17,6 +17,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from optc.errors import OptcError, UnsupportedError
 from optc.importer import capture
 from optc.importer.capturing import experts as capture_experts
+from optc.importer.capturing.expert_loops import unroll_loops
 from optc.importer.decompose import light_decomposition
 from optc.importer.skeleton import build_decoder, first_line
 from optc.importer.tracing.complex_pairs import real_pairs
@@ -82,6 +83,7 @@ def _decoder(config: PretrainedConfig, allow_remote_code: bool) -> ir.Model:
     with quiet():
         with fake:
             decoder = build_decoder(config, allow_remote_code=allow_remote_code).eval()
+        unroll_loops(decoder)
         fixed = _fix_rope(decoder)
         with fake:
             model = _export(decoder)

@@ -77,3 +77,17 @@ class StackedWeight(LazyWeight):
             self.name or "",
             None if self.given is None else Given(self.given.label),
         )
+
+
+def stacked(weight: LazyWeight, count: int) -> StackedWeight:
+    """Rows [E * N, K] as E matrices [N, K], any rows of which are read alone."""
+    total, k = weight.rows_shape
+    n = total // count
+
+    def read(box: Box) -> Array:
+        (first, last), (start, stop), (left, right) = box
+        parts = [weight.read_rows(e * n + start, e * n + stop) for e in range(first, last)]
+        part: Array = np.stack(parts)[:, :, left:right]
+        return part
+
+    return StackedWeight(read, (count, n, k), ir.DataType(weight.dtype), weight.name or "")

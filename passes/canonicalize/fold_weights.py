@@ -13,6 +13,7 @@ from optc.ir.functions import is_op
 from optc.ir.graph import add_initializer, remove_unused
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
+from optc.ir.stacked_weights import stacked
 from optc.ir.weights import Array, LazyWeight, as_lazy, rows_from, rows_of_columns
 from optc.passes.canonicalize.dataflow import (
     dims,
@@ -45,6 +46,7 @@ class FoldWeights(Pass):
     4. ``Gather`` of a weight's rows at indices + a constant -> of the rows from the constant on;
        indices may be put in other axes between.
     5. A ``MatMul`` by a weight that is stored [K, N] -> its rows are read by output channel.
+    6. ``Reshape`` of a weight [E * N, K] to a stack [E, N, K] -> its rows are read by matrix.
     """
 
     name: ClassVar[str] = "fold-weights"
@@ -60,6 +62,8 @@ class FoldWeights(Pass):
         for node in list(model.graph):
             if is_op(node, "Transpose"):
                 _fold_transpose(model.graph, node, report)
+            elif is_op(node, "Reshape"):
+                _fold_stack(model.graph, node, report)
             elif is_op(node, "Cast", *_ARITHMETIC):
                 _fold_arithmetic(model.graph, node, report)
             elif is_op(node, "Gather"):
@@ -104,6 +108,19 @@ def _fold_transpose(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
     weight = tensor if isinstance(tensor, LazyWeight) else as_lazy(tensor)
     _replace(graph, node, weight.transpose(), ".transposed")
     report.add("transpose")
+
+
+def _fold_stack(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
+    """Legal case 6."""
+    weight, shape = _table(operand(node, 0)), dims(node.outputs[0])
+    sizes = [size for size in shape if isinstance(size, int)]
+    if weight is None or weight.transposed or len(sizes) != 3:
+        return
+    rows, width = weight.rows_shape
+    if sizes[0] < 2 or len(shape) != 3 or sizes[1:] != [rows // sizes[0], width]:
+        return
+    _replace(graph, node, stacked(weight, sizes[0]), ".stacked")
+    report.add("stack")
 
 
 def _fold_arithmetic(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.ir.stacked_weights import Box, StackedWeight
+from optc.ir.stacked_weights import Box, StackedWeight, stacked
+from optc.ir.weights import LazyWeight
 
 MATRICES = np.arange(3 * 4 * 5, dtype=np.float32).reshape(3, 4, 5)
 
@@ -45,3 +46,14 @@ def test_swapped_matrices_are_transposed() -> None:
     np.testing.assert_array_equal(
         swapped.fold().read_rows(4, 7), MATRICES.swapaxes(1, 2).reshape(15, 4)[4:7]
     )
+
+
+@pytest.mark.parametrize("box", [((0, 3), (0, 4), (0, 5)), ((1, 3), (1, 3), (2, 5))])
+def test_rows_below_each_other_are_read_as_matrices(box: Box) -> None:
+    one = stacked(LazyWeight(lambda a, b: ROWS[a:b], (12, 5), ir.DataType.FLOAT, "w"), 3)
+    np.testing.assert_array_equal(one.read_box(box), MATRICES[tuple(slice(*one) for one in box)])
+    np.testing.assert_array_equal(one.swap().numpy(), MATRICES.swapaxes(1, 2))
+    np.testing.assert_array_equal(one.fold().read_rows(3, 9), ROWS[3:9])
+
+
+ROWS = MATRICES.reshape(12, 5)

@@ -22,7 +22,7 @@ _NEVER_RUN = "is only traced, never run"
 
 
 @torch.library.custom_op("optc::expert_matmul", mutates_args=())
-def _expert_matmul(
+def expert_matmul(
     x: torch.Tensor,
     experts: torch.Tensor,
     weight: torch.Tensor,
@@ -35,7 +35,7 @@ def _expert_matmul(
     raise NotImplementedError(f"optc::expert_matmul {_NEVER_RUN}")
 
 
-@_expert_matmul.register_fake
+@expert_matmul.register_fake
 def _expert_matmul_shape(
     x: torch.Tensor,
     experts: torch.Tensor,
@@ -48,12 +48,12 @@ def _expert_matmul_shape(
 
 
 @torch.library.custom_op("optc::combine_experts", mutates_args=())
-def _combine_experts(y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def combine_experts(y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Operator for tracing only: y [T, k, N], weights [T, k] -> [T, N]."""
     raise NotImplementedError(f"optc::combine_experts {_NEVER_RUN}")
 
 
-@_combine_experts.register_fake
+@combine_experts.register_fake
 def _combine_experts_shape(y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     return y.new_empty(y.shape[0], y.shape[2])
 
@@ -81,7 +81,7 @@ def experts(
     result = _matmul(module, "down_proj", result, top_k_index, spread=0)
     if module.has_post_expert_norm:
         result = module.post_expert_norm(result)
-    return _combine_experts(result, top_k_weights)
+    return combine_experts(result, top_k_weights)
 
 
 def _matmul(
@@ -89,7 +89,7 @@ def _matmul(
 ) -> torch.Tensor:
     bias = getattr(module, f"{name}_bias") if module.has_bias else None
     transposed = int(module.is_transposed)
-    return _expert_matmul(x, index, getattr(module, name), bias, transposed, spread)
+    return expert_matmul(x, index, getattr(module, name), bias, transposed, spread)
 
 
 def register() -> None:

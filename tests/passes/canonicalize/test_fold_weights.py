@@ -163,3 +163,28 @@ def test_a_weight_by_input_channel_is_read_by_output_channel(
     assert (found.transposed, found.rows_shape) == (True, (6, 8))
     np.testing.assert_array_equal(found.read_rows(1, 4), f32(8, 6).T[1:4])
     np.testing.assert_array_equal(found.numpy(), f32(8, 6))
+
+
+def test_rows_of_all_experts_become_a_stack() -> None:
+    nodes = "s = Reshape (w, three) y = MatMul (x, s)"
+    shape = {"three": np.array([3, 4, 5])}
+    one = exported("(float[3,T,4] x) => (float[3,T,5] y)", nodes, {"w": f32(12, 5)}, shape)
+    text, report = after(one, FoldWeights())
+    assert text == "y = MatMul (x, w)"
+    assert report.details == {"stack": 1}
+    stack = weight(one, "w")
+    assert stack.rows_shape == (3, 4, 5)
+    np.testing.assert_array_equal(stack.numpy(), f32(12, 5).reshape(3, 4, 5))
+    np.testing.assert_array_equal(stack.read_rows(1, 2), f32(12, 5)[4:8].reshape(1, 4, 5))
+
+
+@pytest.mark.parametrize("shape", [(1, 12, 5), (3, 5, 4), (12, 5, 1)])
+def test_other_shapes_are_no_stacks(shape: tuple[int, ...]) -> None:
+    sizes = ",".join(map(str, shape))
+    one = exported(
+        f"(float[{sizes}] x) => (float[{sizes}] y)",
+        "s = Reshape (w, three) y = Add (x, s)",
+        {"w": f32(12, 5)},
+        {"three": np.array(shape)},
+    )
+    assert FoldWeights().run(one).count == 0
