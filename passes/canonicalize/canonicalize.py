@@ -21,6 +21,7 @@ from optc.passes.canonicalize.find_attention import FindAttention
 from optc.passes.canonicalize.find_norms import FindNorms
 from optc.passes.canonicalize.fold_channels import FoldChannels
 from optc.passes.canonicalize.fold_constants import FoldConstants
+from optc.passes.canonicalize.fold_head_constants import FoldHeadConstants
 from optc.passes.canonicalize.fold_heads import FoldHeads
 from optc.passes.canonicalize.fold_tokens import FoldTokens
 from optc.passes.canonicalize.fold_weights import FoldWeights
@@ -43,6 +44,7 @@ STEPS: tuple[Pass, ...] = (
     ChooseExperts(),
     FoldTokens(),
     FindNorms(),
+    FoldHeadConstants(),
     TablesToAngles(),
     ProbeHeads(),
     FindAttention(),
