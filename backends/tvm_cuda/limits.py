@@ -11,6 +11,7 @@ from optc.ir.quantizers import activation_bits, is_quantizer
 PEAKS = ("int8", "bf16", "fp32")
 #: KV types that only CPUs have kernels for.
 _CPU_POOLS = ("int4", "float16")
+_CPU_SCORINGS = ("sparse_mixer", "sigmoid_after")
 _ATTENTIONS = ("PagedAttention", "RotaryPagedAttention")
 _LAYER_NORMS = ("LayerNormQuantize", "AddLayerNorm", "AddLayerNormQuantize", "ActivationQuantize")
 
@@ -36,8 +37,8 @@ def refusal(node: ir.Node) -> str:
         return "convolutions along the tokens have no CUDA kernels"
     if node.op_type in _ATTENTIONS and operand(node, "distance_bias") is not None:
         return "attention with biases by distance has no CUDA kernels"
-    if node.attributes.get_string("scoring", "") == "sparse_mixer":
-        return "routers that are sparse mixers have no CUDA kernels"
+    if (scoring := node.attributes.get_string("scoring", "")) in _CPU_SCORINGS:
+        return f"routers that score by {scoring} have no CUDA kernels"
     if node.op_type in _LAYER_NORMS:
         return "fused layer norms have no CUDA kernels: leave fuse-layer-norm out"
     return pool_refusal(node.attributes.get_string("kv_dtype", ""))

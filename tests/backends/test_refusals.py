@@ -63,7 +63,7 @@ def test_fused_layer_norms(backend: str, target: str, reason: str | None) -> Non
     ("backend", "target", "reason"),
     [
         ("tvm", "native", None),
-        ("tvm-cuda", "cuda:sm_90", "routers that are sparse mixers have no CUDA kernels"),
+        ("tvm-cuda", "cuda:sm_90", "routers that score by sparse_mixer have no CUDA kernels"),
         ("onnxruntime", "native", None),
     ],
 )

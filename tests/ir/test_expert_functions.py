@@ -20,6 +20,7 @@ ROUTINGS: list[dict[str, Any]] = [
     {"scoring": "sigmoid", "normalize": 1, "norm_epsilon": 1e-2},
     {"scoring": "softmax_after"},
     {"scoring": "softmax_after", "scale": 0.5},
+    {"scoring": "sigmoid_after", "normalize": 1, "norm_epsilon": 1e-2},
     {"scoring": "softmax", "groups": 4, "top_groups": 2, "group_score": "max", "scale": 16.0},
     {"scoring": "sigmoid", "groups": 4, "top_groups": 2, "group_score": "top2_sum", "normalize": 1},
 ]

@@ -40,7 +40,7 @@ from optc.backends.tvm.weights.weight_layouts import (
 from optc.backends.tvm.weights.weights_file import PackedWeight
 from optc.ir.functions import operand
 
-_SCORINGS = ("softmax", "sigmoid", "softmax_after", "sparse_mixer")
+_SCORINGS = ("softmax", "sigmoid", "softmax_after", "sigmoid_after", "sparse_mixer")
 _GROUP_SCORES = ("max", "top2_sum")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from optc.ir.functions.operator import Attributes, Operator, integers, real
 
-SCORINGS = ("softmax", "sigmoid", "softmax_after", "sparse_mixer")
+SCORINGS = ("softmax", "sigmoid", "softmax_after", "sigmoid_after", "sparse_mixer")
 GROUP_SCORES = ("max", "top2_sum")
 
 
@@ -53,6 +53,8 @@ def _weights(attributes: Attributes) -> list[str]:
     steps: list[list[str]] = []
     if attributes["scoring"] == "sparse_mixer":
         steps.append(_among_rivals(int(attributes["top_k"]), float(attributes["threshold"])))
+    if attributes["scoring"] == "sigmoid_after":
+        steps.append(["{out} = Sigmoid ({x})"])
     if attributes["scoring"] == "softmax_after":
         steps.append(["{out} = Softmax <axis: int = -1> ({x})"])
     if attributes["normalize"]:

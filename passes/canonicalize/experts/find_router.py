@@ -33,7 +33,7 @@ from optc.passes.canonicalize.experts.routing import Float32, Hints, Index, reco
 
 #: More nodes than any router has.
 _MOST_NODES = 60
-_SCORINGS = ("softmax", "softmax_after", "sigmoid", "sparse_mixer")
+_SCORINGS = ("softmax", "softmax_after", "sigmoid", "sigmoid_after", "sparse_mixer")
 #: Operators whose constants are scales and epsilons, and those whose constants are thresholds.
 _ARITHMETIC = ("Add", "Mul", "Div", "Max", "Clip")
 _COMPARISONS = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual")
@@ -229,7 +229,7 @@ def _scorings(router: _Router, wide: int) -> Iterator[str]:
         if is_op(node, "Softmax"):
             yield "softmax" if dims(operand(node, 0))[-1] == wide else "softmax_after"
         elif is_op(node, "Sigmoid"):
-            yield "sigmoid"
+            yield "sigmoid" if dims(operand(node, 0))[-1] == wide else "sigmoid_after"
 
 
 def _numbers(router: _Router, operators: Sequence[str]) -> Iterator[float]:

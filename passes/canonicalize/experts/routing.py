@@ -70,6 +70,8 @@ class Routing:
             picked = weights_among_rivals(logits, experts, self.threshold)
         else:
             picked = np.take_along_axis(self._scores(logits), experts, -1)
+        if self.scoring == "sigmoid_after":
+            picked = _sigmoid(picked)
         if self.scoring == "softmax_after":
             picked = _softmax(picked)
         if self.normalize:
@@ -80,7 +82,7 @@ class Routing:
         if self.scoring == "softmax":
             return _softmax(logits)
         if self.scoring == "sigmoid":
-            return np.exp(-np.logaddexp(np.float32(0), -logits))
+            return _sigmoid(logits)
         return logits
 
     def _within_groups(self, ranked: Float32) -> Float32:
@@ -181,6 +183,11 @@ def probes(experts: int, biases: int = _BIASES) -> list[tuple[Float32, Float32]]
 def _softmax(x: Float32) -> Float32:
     raised = np.exp(x - x.max(-1, keepdims=True))
     result: Float32 = raised / raised.sum(-1, keepdims=True)
+    return result
+
+
+def _sigmoid(x: Float32) -> Float32:
+    result: Float32 = np.exp(-np.logaddexp(np.float32(0), -x))
     return result
 
 

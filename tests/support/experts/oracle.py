@@ -40,6 +40,7 @@ def _route_row(
         "softmax": soft / soft.sum(),
         "sigmoid": 1 / (1 + np.exp(-row)),
         "softmax_after": row,
+        "sigmoid_after": row,
         "sparse_mixer": row,
     }[how["scoring"]]
     ranked = scores + (0 if bias is None else bias)
@@ -55,6 +56,8 @@ def _route_row(
     weights = [float(scores[i]) for i in experts]
     if how["scoring"] == "sparse_mixer":
         weights = _among_rivals(row, experts, how["threshold"])
+    if how["scoring"] == "sigmoid_after":
+        weights = [float(1 / (1 + np.exp(-w))) for w in weights]
     if how["scoring"] == "softmax_after":
         raised = np.exp(np.array(weights) - max(weights))
         weights = list(raised / raised.sum())

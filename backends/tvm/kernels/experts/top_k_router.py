@@ -30,7 +30,7 @@ from optc.backends.tvm.kernels.experts.spans import check_experts
 from optc.backends.tvm.kernels.experts.sparse_mixer import weight_among_rivals
 from optc.errors import UnsupportedError
 
-SCORINGS = ("softmax", "sigmoid", "softmax_after", "sparse_mixer")
+SCORINGS = ("softmax", "sigmoid", "softmax_after", "sigmoid_after", "sparse_mixer")
 GROUP_SCORES = ("max", "top2_sum")
 #: What can no longer be chosen; everything else counts as at least the least finite number, so that
 #: even rows that are no numbers choose k different experts.
@@ -47,8 +47,8 @@ class TopKRouter:
     Attributes:
         experts: E.
         chosen: k, experts of a token.
-        scoring: ``softmax`` over all logits, ``sigmoid``, ``softmax_after``, over those chosen, or
-            ``sparse_mixer``, over those left and near.
+        scoring: ``softmax`` over all logits, ``sigmoid``, ``softmax_after`` and ``sigmoid_after``,
+            of those chosen, or ``sparse_mixer``, a softmax over those left and near.
         normalize: The weights are divided by their sum.
         norm_epsilon: Added to that sum.
         scale: Factor of the weights.
@@ -242,6 +242,9 @@ def _weigh(config: TopKRouter, weights: Expr, row: Expr) -> None:
             result.set(result.get() + weights[row, choice])
         return bind(result.get())
 
+    if config.scoring == "sigmoid_after":
+        with tir.serial(0, chosen) as choice:
+            store(weights, sigmoid(weights[row, choice]), row, choice)
     if config.scoring == "softmax_after":
         largest = register(_GONE, lanes=1)
         with tir.serial(0, chosen) as choice:

@@ -24,6 +24,8 @@ def top_k_router(operands: Operands, attributes: Attributes) -> tuple[Tensor, Te
         choice = _within_groups(choice, attributes)
     chosen = _largest(choice, attributes["top_k"])[1]
     weights = scores.gather(-1, chosen)
+    if scoring == "sigmoid_after":
+        weights = weights.sigmoid()
     if scoring == "sparse_mixer":
         weights = _among_rivals(logits, weights, attributes["threshold"])
     if scoring == "softmax_after":

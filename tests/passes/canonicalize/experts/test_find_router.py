@@ -85,6 +85,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         f"{SIGMOID} u, index = TopK <axis: int = 1, sorted: int = 0> (b, k) {WEIGHED}",
         {"scoring": "sigmoid", "normalize": 1, "norm_epsilon": EPSILON, "scale": 2.5},
     ),
+    "corrected logits, sigmoid": (
+        "b = Add (logits, bias) u, index = TopK <axis: int = 1> (b, k) "
+        "w = GatherElements <axis: int = 1> (logits, index) v = Sigmoid (w) " + DIVIDE,
+        {"scoring": "sigmoid_after", "normalize": 1},
+    ),
     "sparse mixer": (
         MIXED,
         {"scoring": "sparse_mixer", "threshold": float(np.float32(0.1))},

@@ -25,7 +25,8 @@ GROUPS = ((1, 1, "max"), (4, 2, "top2_sum"), (8, 2, "max"))
 
 
 def hints(routing: Routing, first: str) -> Hints:
-    others = [one for one in ("softmax", "softmax_after", "sigmoid") if one != first]
+    known = ("softmax", "softmax_after", "sigmoid", "sigmoid_after")
+    others = [one for one in known if one != first]
     constants = [one for one in (routing.norm_epsilon, routing.scale) if one not in (0, 1)]
     counts = (CHOSEN, 2, routing.top_groups)
     return Hints(CHOSEN, EXPERTS, (first, *others), constants, counts, routing.corrected)
@@ -43,8 +44,13 @@ def run_by_oracle(routing: Routing) -> Run:
     return run
 
 
-@pytest.mark.parametrize("scoring", ["softmax", "sigmoid", "softmax_after"])
-@pytest.mark.parametrize("corrected", [False, True])
+@pytest.mark.parametrize(
+    ("scoring", "corrected"),
+    [
+        *((scoring, one) for scoring in ("softmax", "sigmoid", "softmax_after") for one in (0, 1)),
+        ("sigmoid_after", True),
+    ],
+)
 def test_every_configuration_is_told(scoring: str, corrected: bool) -> None:
     weighings = [(0, 0.0)] if scoring == "softmax_after" else [(0, 0.0), (1, 0.0), (1, 1e-20)]
     for (normalize, epsilon), scale, groups in itertools.product(weighings, (1.0, 2.5), GROUPS):

@@ -159,6 +159,7 @@ CASES = [
     ours("TopKRouter", [normal(2, 7, 8)], **ROUTER),
     ours("TopKRouter", [TIED], **{**ROUTER, "scoring": "softmax_after"}),
     ours("TopKRouter", [normal(2, 7, 8)], **MIXER),
+    ours("TopKRouter", [TIED, vector(8)], **{**ROUTER, "scoring": "sigmoid_after"}),
     ours("TopKRouter", [TIED], **MIXER),
     ours("TopKRouter", [TIED, vector(8)], **{**ROUTER, "scoring": "sigmoid", "normalize": 1}),
     *(
