@@ -12,7 +12,7 @@ from optc.ir.functions import is_op
 from optc.ir.graph import int_initializer, remove_unused
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
-from optc.passes.canonicalize.dataflow import dims, emit, operand, scalar, substitute, uses
+from optc.passes.canonicalize.dataflow import dims, emit, operand, rank, scalar, substitute, uses
 
 _ELEMENT_WISE = (
     *("Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Floor", "Log", "Exp", "Sqrt", "Cast"),
@@ -35,9 +35,10 @@ class PlacesToPositions(Pass):
     def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place."""
         report = PassReport()
-        if len(model.graph.inputs) < 2 or len(dims(model.graph.inputs[1])) != 2:
+        inputs = {value.name: value for value in model.graph.inputs}
+        positions = inputs.get("position_ids")
+        if positions is None or rank(positions) != 2:
             return report
-        positions = model.graph.inputs[1]
         for node in [n for n in model.graph if _counts_tokens(n, positions)]:
             for end in [*_ends(node.outputs[0])]:
                 _read_positions(model.graph, end, positions)
