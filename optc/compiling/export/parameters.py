@@ -154,6 +154,10 @@ def _parameter(name: str, parts: Sequence[_Part], origins: Origins, floats: bool
     if kind is Kind.ROWS:
         return _gathered(name, ordered, math.prod(shape[:-1]), floats=floats)
     experts = math.prod(shape[:-2])
+    if any(shape_of(part.weight)[1:] != shape[-2:-1] for part in ordered):
+        raise UnsupportedError(
+            "lies in the engine by expert, and in the class as one matrix", where=name, hint=_HINT
+        )
     columns = _gathered(name, ordered, experts * shape[-1], floats=True)
     return _transposed(as_floats(columns), shape)
 

@@ -14,6 +14,11 @@ def test_logits_are_equal(tmp_path: Path) -> None:
     assert difference("llama", tmp_path) == 0
 
 
+def test_columns_of_experts_in_one_matrix_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="by expert, and in the class as one matrix"):
+        difference("dbrx", tmp_path)
+
+
 def test_a_refusal_is_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="alpha_p"):
         difference("apertus", tmp_path)
