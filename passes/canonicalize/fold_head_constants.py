@@ -71,7 +71,7 @@ def _by_head(value: ir.Value, heads: Heads) -> npt.NDArray[np.float32] | None:
 
 
 def _root(value: ir.Value) -> ir.Value:
-    """What ``value`` was before axes were added or left out."""
+    """The value that ``value`` was before axes were added or left out."""
     while (node := producer(value, "Unsqueeze", "Reshape", "Squeeze", "Identity")) is not None:
         value = operand(node, 0)
     return value

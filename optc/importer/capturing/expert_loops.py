@@ -62,7 +62,7 @@ def _run(
     top_k_index: torch.Tensor,
     top_k_weights: torch.Tensor,
 ) -> torch.Tensor:
-    """What ``forward`` gives, its loop's body run once.
+    """The result of ``forward``, its loop's body run once.
 
     Raises:
         UnsupportedError: The body does what is not known.

@@ -67,7 +67,7 @@ class Weights(StandIn):
 
 @dataclass(frozen=True, eq=False)
 class Mask(StandIn):
-    """Which expert is in which slot of which token: axes in the order that they have."""
+    """A mark for the expert of each slot of each token; axes in the order that they have."""
 
     index: torch.Tensor
     axes: tuple[int, ...]
@@ -77,7 +77,7 @@ class Mask(StandIn):
         return Mask(self.index, tuple(self.axes[place] for place in order))
 
     def sum(self, dim: tuple[int, ...]) -> Counts:
-        """How often each expert is chosen.
+        """The number of times that each expert is chosen.
 
         Raises:
             UnsupportedError: Something else is counted.
@@ -95,7 +95,7 @@ class Mask(StandIn):
 
 @dataclass(frozen=True, eq=False)
 class Counts(StandIn):
-    """How often each expert is chosen; ``hit``: whether it is."""
+    """The number of times that each expert is chosen; ``hit``: whether it is at all."""
 
     index: torch.Tensor
     hit: bool = False
@@ -120,7 +120,7 @@ class Expert(StandIn):
 
 @dataclass(frozen=True, eq=False)
 class Places(StandIn):
-    """Where the expert of a turn is in the mask, along one axis."""
+    """The places of a turn's expert in the mask, along one axis."""
 
     axis: int
 
