@@ -187,10 +187,8 @@ class Rows(StandIn):
     reshape = view
 
     def to(self, dtype: torch.dtype) -> Rows:
-        """The rows; models are float32 here."""
-        return (
-            self if dtype == self.values.dtype else Rows(self.values.to(dtype), factor=self.factor)
-        )
+        """The rows in another type."""
+        return Rows(self.values.to(dtype), spread=self.spread, factor=self.factor)
 
     def __mul__(self, other: object) -> Rows:
         if isinstance(other, Factor) and self.factor is None and not self.spread:

@@ -75,6 +75,7 @@ SPELLINGS = {
     "a product by the transposed weight": [
         ("F.linear(x[token], self.gate_up[e])", "x[token].matmul(self.gate_up[e].T)")
     ],
+    "types": [("x[token],", "x[token].to(torch.float64).to(torch.float32),")],
     "another activation": [("F.silu(gate)", "F.gelu(gate, approximate='none')")],
     "numbers": [("F.silu(gate) * up", "torch.sigmoid(1.7 * gate) * (up + 1)")],
     "weights before": [("F.silu(gate) * up", "F.silu(gate) * up + 0")],
