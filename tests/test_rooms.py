@@ -24,7 +24,7 @@ BUDGET = {
     "backends": 50,
     "backends/onnxruntime": 3_150,
     "backends/tensorrt": 3_800,
-    "backends/tvm": 22_600,
+    "backends/tvm": 23_000,
     "backends/tvm_cuda": 5_850,
     "optc": 800,
     "optc/artifact": 2_150,

@@ -42,6 +42,7 @@ _UNSUPPORTED = {
     "ResidualHeads": "slots have no room for Medusa heads",
     "PagedCrossAttention": "slots have no room for the states of an encoder",
     "PagedCausalConv": "slots have no room for the rows that convolutions read",
+    "PagedLinearAttention": "slots have no room for the states of linear attention",
     "LayerNormQuantize": _FUSED_NORM,
     "AddLayerNorm": _FUSED_NORM,
     "AddLayerNormQuantize": _FUSED_NORM,

@@ -35,6 +35,8 @@ def refusal(node: ir.Node) -> str:
         return "attention to an encoder has no CUDA kernels"
     if node.op_type == "PagedCausalConv":
         return "convolutions along the tokens have no CUDA kernels"
+    if node.op_type == "PagedLinearAttention":
+        return "recurrences have no CUDA kernels"
     if node.op_type in _ATTENTIONS and operand(node, "distance_bias") is not None:
         return "attention with biases by distance has no CUDA kernels"
     if (scoring := node.attributes.get_string("scoring", "")) in _CPU_SCORINGS:

@@ -26,6 +26,8 @@ from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
+from optc.importer.capturing import recurrences
+
 #: Rounds a tensor; what lies along the axis shares scales.
 Rounding = Callable[[Tensor, int], Tensor]
 
@@ -42,7 +44,8 @@ def logits(
     model.set_experts_implementation("eager")
     tokens = torch.from_numpy(ids)
     float_weights = router_weights(model, tokens)
-    with torch.no_grad(), Int8Products(model, float_weights, weights):
+    mode = Int8Products(model, float_weights, weights)
+    with torch.no_grad(), recurrences.replaced(model, mode.resting), mode:
         found = model(input_ids=tokens, use_cache=False).logits
     return found.float().numpy()
 
@@ -82,6 +85,19 @@ class Int8Products(TorchFunctionMode):
         self._round = weights or rounded
         self._weights = {_memory(p) for p in (*model.parameters(), *model.buffers())}
         self._float = {_memory(weight) for weight in float_weights}
+        self._rests = False
+
+    def resting(self, function: Callable[..., Any], _: object) -> Callable[..., Any]:
+        """A function whose own products stay float, as those of recurrences do."""
+
+        def rested(*args: Any, **kwargs: Any) -> Any:
+            self._rests = True
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._rests = False
+
+        return rested
 
     def __torch_function__(
         self,
@@ -92,6 +108,8 @@ class Int8Products(TorchFunctionMode):
     ) -> Any:
         """Round the operands of a product, then compute it."""
         kwargs = dict(kwargs or {})
+        if self._rests:
+            return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if name == "linear" and not self._stays(args[1]):
             args = (rounded(args[0], -1), self._round(args[1], -1), *args[2:])

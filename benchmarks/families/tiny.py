@@ -110,8 +110,11 @@ _OWN: dict[str, dict[str, Any]] = {
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "bloom": {"seq_length": CONTEXT},
     "bamba": {"mamba_d_head": 32},
-    "granitemoehybrid": {"mamba_d_head": 32},
-    "mamba2": {"num_heads": 8},
+    "granitemoehybrid": {
+        "mamba_d_head": 32,
+        "layer_types": ["linear_attention", "full_attention"],
+    },
+    "mamba2": {"num_heads": 8, "max_position_embeddings": CONTEXT},
     "gemma4": {"text_config": _GEMMA_4},
     "gemma4_text": _GEMMA_4,
     "gpt_neo": {

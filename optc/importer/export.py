@@ -17,6 +17,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from optc.errors import OptcError, UnsupportedError
 from optc.importer import capture
 from optc.importer.capturing import experts as capture_experts
+from optc.importer.capturing import recurrences
 from optc.importer.capturing.expert_loops import unroll_loops
 from optc.importer.decompose import light_decomposition
 from optc.importer.skeleton import build_decoder, first_line
@@ -101,7 +102,13 @@ def _export(decoder: PreTrainedModel) -> ir.Model:
     ids = torch.zeros(2, 9, dtype=torch.int64)
     axes = {0: torch.export.Dim("B"), 1: torch.export.Dim("S")}
     try:
-        with torch.no_grad(), light_decomposition(), known_results(), real_pairs():
+        with (
+            torch.no_grad(),
+            light_decomposition(),
+            known_results(),
+            real_pairs(),
+            recurrences.captured(decoder),
+        ):
             program = torch.onnx.export(
                 _Step(decoder).eval(),
                 (ids, ids.clone()),
@@ -112,7 +119,9 @@ def _export(decoder: PreTrainedModel) -> ir.Model:
                 input_names=["input_ids", "position_ids"],
                 output_names=["logits"],
                 dynamic_shapes={"input_ids": axes, "position_ids": axes},
-                custom_translation_table=capture.translations() | capture_experts.translations(),
+                custom_translation_table=capture.translations()
+                | capture_experts.translations()
+                | recurrences.translations(),
             )
     except torch.onnx.OnnxExporterError as error:
         reason = _reason(error)

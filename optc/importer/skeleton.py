@@ -150,9 +150,30 @@ def _buffers(twin: PreTrainedModel, stored: frozenset[str]) -> dict[str, npt.NDA
     (``stored``), what the class starts with, if anything.
 
     transformers computes them again in ``_init_weights`` when it loads a checkpoint, and so do
-    we: each module's buffers become real and its parameters stay without memory.
+    we: each module's buffers become real and its parameters stay without memory. Some are computed
+    by a module that holds the buffer's own.
     """
     values: dict[str, npt.NDArray[Any]] = {}
+    _compute_buffers(twin)
+    left = [name for name, buffer in twin.named_buffers() if buffer.isnan().any()]
+    for prefix, module in reversed(list(twin.named_modules())):
+        if any(name.startswith(f"{prefix}.") for name in left):
+            twin._init_weights(module)
+    for name, buffer in twin.named_buffers():
+        if buffer.isnan().any() and name not in stored:
+            raise UnsupportedError(
+                "a buffer that the model's class does not initialize", where=name
+            )
+        values[name] = np.asarray(buffer.numpy())
+    return values
+
+
+def _compute_buffers(twin: PreTrainedModel) -> None:
+    """Give the modules of a model on the meta device the buffers that they compute themselves.
+
+    Raises:
+        UnsupportedError: One is too large.
+    """
     for prefix, module in twin.named_modules():
         own = dict(module.named_buffers(prefix, recurse=False))
         if not own:
@@ -168,13 +189,6 @@ def _buffers(twin: PreTrainedModel, stored: frozenset[str]) -> dict[str, npt.NDA
             filled = torch.full(buffer.shape, float("nan") if buffer.is_floating_point() else 0)
             setattr(module, name.rsplit(".", 1)[-1], filled.to(buffer.dtype))
         twin._init_weights(module)
-        for name, buffer in module.named_buffers(prefix, recurse=False):
-            if buffer.isnan().any() and name not in stored:
-                raise UnsupportedError(
-                    "a buffer that the model's class does not initialize", where=name
-                )
-            values[name] = np.asarray(buffer.numpy())
-    return values
 
 
 def first_line(error: BaseException) -> str:

@@ -23,8 +23,10 @@ from optc.passes.canonicalize.fold_channels import FoldChannels
 from optc.passes.canonicalize.fold_constants import FoldConstants
 from optc.passes.canonicalize.fold_head_constants import FoldHeadConstants
 from optc.passes.canonicalize.fold_heads import FoldHeads
+from optc.passes.canonicalize.fold_recurrences import FoldRecurrences
 from optc.passes.canonicalize.fold_tokens import FoldTokens
 from optc.passes.canonicalize.fold_weights import FoldWeights
+from optc.passes.canonicalize.parts_of_heads import PartsOfHeads
 from optc.passes.canonicalize.places_to_positions import PlacesToPositions
 from optc.passes.canonicalize.probe_heads import ProbeHeads
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
@@ -48,7 +50,9 @@ STEPS: tuple[Pass, ...] = (
     TablesToAngles(),
     ProbeHeads(),
     FindAttention(),
+    PartsOfHeads(),
     FoldHeads(),
+    FoldRecurrences(),
     ProbeHeads(),  # again: spelled-out attention has heads that are fused in its projection
     SlicesToSplit(),
 )

@@ -22,7 +22,7 @@ _LAST_AXIS = frozenset({"Split", "Slice", "Concat"})
 _OWN = frozenset(
     {
         *("Attention", "CrossAttention", "HeadRMSNorm", "HeadConcat", "GatedActivation"),
-        *("BlockHadamard", "CausalConv"),
+        *("BlockHadamard", "CausalConv", "LinearAttention"),
         *("TopKRouter", "ExpertMatMul", "CombineExperts", "PoolRows", "WindowRows"),
     }
 )

@@ -95,10 +95,14 @@ def _broadcast_by_readers(node: ir.Node) -> bool:
 
 
 def _takes_all(node: ir.Node) -> bool:
-    """A Slice from 0 by 1 up to the size of the axis or beyond any."""
+    """A Slice from 0 by 1 up to the size of the axis or beyond any, or by 1 of as much as there
+    is."""
     starts, ends, axes, steps = (
         constant_ints(node.inputs[i]) if i < len(node.inputs) else None for i in (1, 2, 3, 4)
     )
+    one_by_one = steps is not None and set(steps) == {1}
+    if one_by_one and same_shape(operand(node, 0), node.outputs[0]):
+        return True
     if starts is None or ends is None or any(starts) or any(s != 1 for s in steps or ()):
         return False
     shape = dims(operand(node, 0))

@@ -27,9 +27,11 @@ from optc.passes.kv_cache.layer_pools import (
     windows_of,
 )
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
+from optc.passes.kv_cache.recurrence_pools import WINDOW, Recurrences
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
 from optc.runtime.executable.executable import LayerKV
 
+_MIXERS = ("Attention", "LinearAttention")
 #: Types of paged pools.
 _TYPES = ("float32", "bfloat16", "float16", "int8", "int4")
 #: Types that other tools have, and that are refused (ADR 0132).
@@ -53,7 +55,8 @@ class KVCache(Pass):
     masks. Logits are computed for ``logit_rows`` only.
 
     A convolution along the tokens keeps the rows that it reads in pools likewise: its group is that
-    of the window of as many tokens, and its layers come behind those of attention.
+    of the window of as many tokens, and its layers come behind those of attention. The states of
+    linear attention are a group behind those of windows.
 
     The keys and values of an encoder's states, which ``optc::CrossAttention`` reads, become pools
     of a last group, which steps do not write.
@@ -122,12 +125,12 @@ class KVCache(Pass):
             raise InputError("int8_layers has a negative number", where=f"pass {self.name}")
 
     def requires(self, model: ir.Model) -> None:
-        """The model has at least one attention.
+        """The model has at least one attention, of any kind.
 
         Raises:
             InputError: It has none.
         """
-        if not any(is_op(node, "Attention", domain=DOMAIN) for node in model.graph):
+        if not any(is_op(node, *_MIXERS, domain=DOMAIN) for node in model.graph):
             raise InputError(
                 "the model has no optc::Attention",
                 where="pass kv-cache",
@@ -136,7 +139,7 @@ class KVCache(Pass):
 
     def ensures(self, model: ir.Model) -> None:
         """No dense attention is left."""
-        if any(is_op(node, "Attention", domain=DOMAIN) for node in model.graph):
+        if any(is_op(node, *_MIXERS, "CausalConv", domain=DOMAIN) for node in model.graph):
             raise RuntimeError("kv-cache left a dense attention")
 
     def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
@@ -149,7 +152,10 @@ class KVCache(Pass):
         attentions = [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]
         kept = [self.kept_of(node, at) for at, node in enumerate(attentions)]
         convolutions = Convolutions.of(model.graph, tree=self.tree)
+        recurrences = Recurrences.of(model.graph, tree=self.tree)
         windows = windows_of(kept, convolutions.windows)
+        states = len(windows)  # the number of their group
+        windows = (*windows, *((WINDOW,) if recurrences.nodes else ()))
         cross = take_cross(model.graph, len(windows), self.dtype)
         collapse(model)
         step = _replace_inputs(model.graph, tree=self.tree)
@@ -169,8 +175,12 @@ class KVCache(Pass):
         rows = convolutions.layers(windows)
         pools += convolutions.page(model, step, rows, len(layers))
         layers += rows
-        if rows:
-            report.add("convolution", len(rows))
+        memories = recurrences.layers(states)
+        pools += recurrences.page(model, step, memories, len(layers))
+        layers += memories
+        for kind, found in (("convolution", rows), ("linear attention", memories)):
+            if found:
+                report.add(kind, len(found))
         model.graph.outputs.extend(_results(model.graph, pools))
         page_cross(model, cross, step, len(layers))
         if cross.layers:
@@ -178,6 +188,7 @@ class KVCache(Pass):
             report.add("attention to an encoder", len(cross.layers))
         gather_logit_rows(model.graph, step["logit_rows"])
         kv = KVPools.grouped_by_window(windows, tuple(layers))
+        kv = kv.with_states(states, recurrences.slots) if recurrences.nodes else kv
         RaggedStep(kv, self.tree, features=FEATURES in step, encoded=cross.states).attach(model)
         remove_unused(model)
         report.facts = {"groups": kv.stated()["groups"], "layers": len(attentions)}

@@ -8,7 +8,10 @@ from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import is_constant
 
 #: Operators that read which sequence a row belongs to.
-_OF_SEQUENCES = ("PagedAttention", "PagedCrossAttention", "PagedCausalConv")
+_OF_SEQUENCES = (
+    *("PagedAttention", "PagedCrossAttention"),
+    *("PagedCausalConv", "PagedLinearAttention"),
+)
 
 
 def gather_logit_rows(graph: ir.Graph, rows: ir.Value) -> None:

@@ -56,8 +56,9 @@ class KVSlots(Pass):
         more += ["adapters"] if step.adapters is not None else []
         more += [MEDUSA_LOGITS] if step.accept_rates else []
         more += ["the states of an encoder"] if step.encoded else []
-        paged = any(is_op(node, "PagedCausalConv", domain=DOMAIN) for node in model.graph)
-        more += ["rows that convolutions read"] if paged else []
+        found = {node.op_type for node in model.graph if node.domain == DOMAIN}
+        more += ["rows that convolutions read"] if "PagedCausalConv" in found else []
+        more += ["states of linear attention"] if "PagedLinearAttention" in found else []
         if more:
             raise UnsupportedError(
                 f"slots have no place for {', '.join(more)}",

@@ -57,6 +57,7 @@ _OURS = frozenset(
             "WindowRows",
             "CrossAttention",
             "CausalConv",
+            "LinearAttention",
         ),
     }
 )

@@ -16,6 +16,7 @@ from optc.system.hardware.target import parse_target
 from tests.passes.kv_cache.test_cross_pools import decoder
 from tests.support.families import FAMILIES, model_after
 from tests.support.ir_text import f32, model_of
+from tests.support.models import Dense
 
 
 def reasons(backend: str, target: str, model: ir.Model) -> set[str]:
@@ -126,3 +127,19 @@ def test_slots_have_no_biases() -> None:
 def test_convolutions(backend: str, target: str, reason: str | None) -> None:
     model = model_after("kv-cache", replace(FAMILIES["short convolutions"], hidden=64))
     assert reasons(backend, target, model) == ({reason} if reason else set())
+
+
+@pytest.mark.parametrize(
+    ("backend", "target", "reason"),
+    [
+        ("tvm", "native", None),
+        ("tvm-cuda", "cuda:sm_90", "recurrences have no CUDA kernels"),
+        ("onnxruntime", "native", "slots have no room for the states of linear attention"),
+        ("tensorrt", "sm_90", "PagedLinearAttention has no form in TensorRT's operators"),
+    ],
+)
+def test_recurrences(backend: str, target: str, reason: str | None) -> None:
+    shape = Dense(windows=(0, 0), recurrences=("plain", ""), hidden=64)
+    found = reasons(backend, target, model_after("kv-cache", shape))
+    # TensorRT lacks the softplus of the decay, too
+    assert (reason in found) if reason else not found

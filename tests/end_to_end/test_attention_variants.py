@@ -1,6 +1,6 @@
-"""Tiny decoders with attention sinks, with ALiBi that is spelled out, and with short convolutions:
-transformers' tokens, and the same tokens in every combination of chunks, batch mates, prefix hits
-and drafts."""
+"""Tiny decoders with attention sinks, with ALiBi that is spelled out, and with short convolutions
+or recurrences: transformers' tokens, and the same tokens in every combination of chunks, batch
+mates, prefix hits and drafts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 import optc
 from optc import registry
 from optc.artifact.artifact import Artifact
+from optc.errors import InputError
 from tests.backends.tvm.engine_driver import EngineDriver
 from tests.end_to_end.test_families import greedy
 from tests.importer.decoders import VOCABULARY, build, config_of, save
@@ -38,9 +39,39 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "layer_types": ["conv", "full_attention", "conv"],
         },
     ),
+    "delta rules": (
+        "Qwen3_5Text",
+        {
+            "hidden_size": 64,
+            "num_hidden_layers": 3,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "head_dim": 16,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 16,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+        },
+    ),
+    "state spaces": (
+        "GraniteMoeHybrid",
+        {
+            "hidden_size": 64,
+            "num_hidden_layers": 2,
+            "layer_types": ["linear_attention", "full_attention"],
+            "num_local_experts": 0,
+            "shared_intermediate_size": 96,
+            "mamba_n_heads": 4,
+            "mamba_d_head": 32,
+            "mamba_d_state": 16,
+            "mamba_n_groups": 1,
+            "position_embedding_type": "rope",
+        },
+    ),
 }
 #: Those whose rows may form a tree.
 TREES = ("sinks", "alibi")
+#: Those that cannot take drafts back.
+RECURRENT = ("delta rules", "state spaces")
 RANDOM = np.random.default_rng(11)
 #: Repetitive, so that something is drafted; the first is a prefix of the second.
 PROMPTS = [(RANDOM.integers(3, VOCABULARY, 9).tolist() * 4)[:length] for length in (20, 33)]
@@ -103,13 +134,14 @@ def test_every_combination_gives_the_tokens_of_plain_decoding(
 ) -> None:
     artifact = compiled(tmp_path_factory, name)
     plain: list[tuple[int, ...]] = []
-    for speculate, chunked, hit in itertools.product(SPECULATION, (False, True), (False, True)):
+    ways = ("off",) if name in RECURRENT else SPECULATION
+    for speculate, chunked, hit in itertools.product(ways, (False, True), (False, True)):
         with optc.load(
             artifact,
             speculate=speculate,
             token_budget=8 if chunked else None,
             prefix_cache=hit,
-            block_size=16,
+            block_size=32 if name in RECURRENT else 16,
             num_speculative_tokens=None if speculate == "off" else 4,
             verify="size",
             kv_memory="4MiB",
@@ -144,3 +176,33 @@ def test_rows_of_a_tree_have_the_bits_of_linear_decoding(
         want = alone.step({0: known[13:] + [drafts[row] for row in path]})[-len(path) :]
         np.testing.assert_array_equal(logits[path], want)
     executable.close()
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_drafts_are_refused_where_states_cannot_be_taken_back(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with pytest.raises(InputError, match="recurrent states of the target") as caught:
+        optc.load(compiled(tmp_path_factory, name), speculate="ngram")
+    assert "leave it out" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["convolutions", *RECURRENT])
+def test_completions_and_beams_of_one_prompt_go_on_from_its_state(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Prompts of 20 and 33 tokens end within a block, which each completion gets a copy of."""
+    artifact = compiled(tmp_path_factory, name)
+    several = optc.SamplingParams(max_tokens=NEW, temperature=0.9, seed=3, n=3, ignore_eos=True)
+    beams = optc.SamplingParams(max_tokens=NEW, temperature=0, beam_width=3)
+    requests = [(prompt, how) for prompt in PROMPTS for how in (several, beams)]
+    found = []
+    for options in ({"prefix_cache": False}, {"token_budget": 8, "block_size": 32}):
+        with optc.load(artifact, verify="size", kv_memory="4MiB", **options) as engine:
+            handles = [engine.submit(*one) for one in requests]
+            results = [handle.result() for handle in handles]
+            found.append([[one.token_ids for one in each.completions] for each in results])
+            alone = [engine.submit(*one).result() for one in requests]
+            assert found[-1] == [[one.token_ids for one in each.completions] for each in alone]
+    assert found[0] == found[1]
+    assert len(set(found[0][0])) > 1

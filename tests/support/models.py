@@ -15,6 +15,7 @@ from optc.ir.functions import make_node
 from optc.ir.weights import LazyWeight, as_lazy
 from tests.support.layers.convolution import short_convolution
 from tests.support.layers.latent import latent_heads
+from tests.support.layers.recurrence import recurrence
 
 Array = npt.NDArray[Any]
 
@@ -56,6 +57,9 @@ class Dense:
     #: Tokens that the convolution of each layer reads, which stands in the place of its attention;
     #: 0 where there is none.
     convolutions: tuple[int, ...] = ()
+    #: Of each layer, the recurrence that stands in the place of its attention: ``delta``,
+    #: ``plain``, or nothing.
+    recurrences: tuple[str, ...] = ()
     seed: int = 0
 
     @property
@@ -69,7 +73,12 @@ class Dense:
     @property
     def attentions(self) -> list[int]:
         """The layers that attend."""
-        return [i for i in range(self.layers) if not (self.convolutions and self.convolutions[i])]
+        others = [any(each) for each in zip(*self._others, strict=True)] or [False] * self.layers
+        return [index for index, other in enumerate(others) if not other]
+
+    @property
+    def _others(self) -> list[tuple[Any, ...]]:
+        return [each for each in (self.convolutions, self.recurrences) if each]
 
 
 class DenseBuilder:
@@ -186,6 +195,8 @@ def dense_model(shape: Dense, mlp: Mlp | None = None) -> ir.Model:
         h = b.norm(x, f"{index}.input_norm") if shape.pre_norms else x
         if shape.convolutions and (kernel := shape.convolutions[index]):
             h = short_convolution(b, h, index, kernel)
+        elif shape.recurrences and (kind := shape.recurrences[index]):
+            h = recurrence(b, h, index, delta=int(kind == "delta"))
         else:
             h = _attention(b, h, index, window, rotary)
         if shape.post_norms:

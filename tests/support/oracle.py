@@ -189,6 +189,31 @@ def causal_conv(x: Array, weight: Array, bias: Array | None = None) -> Array:
     return np.asarray(out if bias is None else out + bias)
 
 
+def linear_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    decay: Array,
+    beta: Array,
+    scale: float,
+    delta: int,
+    state: Array | None = None,
+) -> tuple[Array, Array]:
+    """One sequence's rows: q, k [S, Hk, Dk], v [S, H, Dv], decay, beta [S, H] -> [S, H, Dv], and
+    the states [S, H, Dk, Dv] behind each row."""
+    shared = v.shape[1] // q.shape[1]
+    q, k = (np.repeat(np.float64(x), shared, axis=1) for x in (q, k))
+    now = np.zeros((v.shape[1], q.shape[2], v.shape[2])) if state is None else np.float64(state)
+    out, states = [], []
+    for t in range(len(q)):
+        now = now * np.exp(np.float64(decay[t]))[:, None, None]
+        new = v[t] - delta * np.einsum("hk,hkv->hv", k[t], now)
+        now = now + np.einsum("hk,hv->hkv", k[t], beta[t][:, None] * new)
+        out.append(scale * np.einsum("hk,hkv->hv", q[t], now))
+        states.append(now)
+    return np.array(out), np.array(states)
+
+
 def attention(
     q: Array,
     k: Array,

@@ -44,6 +44,7 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "rotary_kv": ("kv.rotary_kv", "RotaryKV", "rotary_kv"),
     "rotary": ("kv.rotary_kv", "Rotary", "rotary"),
     "causal_conv": ("kv.causal_conv", "CausalConv", "causal_conv"),
+    "linear_attention": ("kv.linear_attention", "LinearAttention", "linear_attention"),
     "write_kv": ("kv.rotary_kv", "WriteKV", "write_kv"),
     "paged_attention": ("attention.paged_attention", "PagedAttention", "paged_attention"),
     "residual_heads": ("token_wise.medusa_blocks", "ResidualHeads", "residual_heads"),

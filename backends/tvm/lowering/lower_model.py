@@ -22,6 +22,7 @@ from optc.backends.tvm.lowering import (
     lower_matmul,
     lower_medusa,
     lower_packed,
+    lower_recurrence,
     lower_rows,
 )
 from optc.backends.tvm.lowering.lower_attention import TREE_INPUTS, kv_config, pool_names
@@ -50,6 +51,7 @@ HANDLERS: dict[tuple[str, str], Handler] = {
     **lower_matmul.HANDLERS,
     **lower_medusa.HANDLERS,
     **lower_packed.HANDLERS,
+    **lower_recurrence.HANDLERS,
     **lower_rows.HANDLERS,
     **{
         key: handler
@@ -229,7 +231,7 @@ def _spec(kv: KVPools, vocab_size: int, options: BuildOptions) -> StepInterface:
         max_rows=options.max_rows,
         max_sequences=options.max_sequences,
         max_logit_rows=options.max_logit_rows,
-        block_multiple=TILE,
+        block_multiple=max(TILE, *(group.state_slots for group in kv.groups)),
         batch_invariant=True,
         groups=kv.groups,
         layers=kv.layers,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from transformers import PretrainedConfig
 
 from optc.errors import UnsupportedError
+from optc.importer.capturing.recurrences import has_known
 
 #: Kinds of layers by the names that configurations have for them, and what makes them others.
 _OTHERS = {
@@ -24,7 +25,8 @@ _HINT = (
 
 
 def check_layers(config: PretrainedConfig, name: str) -> None:
-    """Do nothing if all layers attend, as far as the configuration says.
+    """Do nothing if all layers attend, convolve, or carry a state in a way that is known, as far as
+    the configuration and its class say.
 
     Args:
         config: The decoder's.
@@ -33,6 +35,8 @@ def check_layers(config: PretrainedConfig, name: str) -> None:
     Raises:
         UnsupportedError: Some layers are of another kind, or there are no heads.
     """
+    if has_known(config):
+        return
     kinds = [kind for names in _LISTS for kind in getattr(config, names, None) or ()]
     other = next((kind for kind in kinds if kind in _OTHERS), None)
     if other is not None:

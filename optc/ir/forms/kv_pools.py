@@ -45,8 +45,17 @@ class KVPools:
     @classmethod
     def parse(cls, stated: Mapping[str, Any]) -> Self:
         """From JSON values (`stated`)."""
-        groups = (KVGroup(g["window"], tuple(g["layers"])) for g in stated["groups"])
+        groups = (
+            KVGroup(g["window"], tuple(g["layers"]), g.get("state_slots", 0))
+            for g in stated["groups"]
+        )
         return cls(tuple(groups), tuple(LayerKV(**layer) for layer in stated["layers"]))
+
+    def with_states(self, group: int, slots: int) -> Self:
+        """The same groups and layers, where blocks of ``group`` hold states in so many slots."""
+        groups = list(self.groups)
+        groups[group] = replace(groups[group], state_slots=slots)
+        return replace(self, groups=tuple(groups))
 
     def with_dtype(self, dtype: str) -> Self:
         """The same groups and layers with keys and values of another type."""
@@ -54,5 +63,9 @@ class KVPools:
 
     def stated(self) -> dict[str, Any]:
         """As JSON values."""
-        groups = [{"window": g.window, "layers": list(g.layers)} for g in self.groups]
+        groups = [
+            {"window": g.window, "layers": list(g.layers)}
+            | ({"state_slots": g.state_slots} if g.state_slots else {})
+            for g in self.groups
+        ]
         return {"groups": groups, "layers": [asdict(layer) for layer in self.layers]}

@@ -30,7 +30,7 @@ from optc.ir.functions import (
     router,
     token_wise,
 )
-from optc.ir.functions.mixing import attention, convolution, cross_attention
+from optc.ir.functions.mixing import attention, convolution, cross_attention, recurrence
 from optc.ir.functions.operator import Attributes, AttributeValue, Operator
 from optc.registry import load_point
 
@@ -77,6 +77,7 @@ _OWN: Mapping[str, Operator] = {
         *attention.OPERATORS,
         *cross_attention.OPERATORS,
         *convolution.OPERATORS,
+        *recurrence.OPERATORS,
         *hadamard.OPERATORS,
         *quantized.OPERATORS,
         *layer_norms.OPERATORS,

@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from optc.proof.reference.cached_attention import Cache, MixerCopier, RowsBefore
+from optc.proof.reference.cached_attention import Cache, MixerCopier, StateBefore
 from optc.proof.reference.partition import partition
 from optc.proof.reference.pieces import HeadPieces, block_inputs, evaluate_shared
 from optc.proof.reference.running.rows import total_width
@@ -41,14 +41,14 @@ class BaselinePart:
         feeds: Its inputs for a prefill of P rows, [1, P, …]; caches and masks left out.
         fixed: Inputs that stay the same in every run.
         result: Name of its output.
-        caches: Of its attentions and convolutions.
+        caches: Of its mixers of tokens.
     """
 
     session: ort.InferenceSession
     feeds: dict[str, Array]
     fixed: dict[str, Array]
     result: str
-    caches: tuple[Cache | RowsBefore, ...] = ()
+    caches: tuple[Cache | StateBefore, ...] = ()
 
 
 class Baseline:

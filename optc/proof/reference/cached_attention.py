@@ -1,5 +1,5 @@
-"""Standard opset-23 Attention with a KV cache in place of the dense form's attention, and
-convolutions that are given the rows before.
+"""Standard opset-23 Attention with a KV cache in place of the dense form's attention;
+convolutions that are given the rows before, and linear attention that is given its state.
 
 A sink is a token before all others, with a key and a value of zeros, to which the mask gives the
 sink as its score: the past of a new sequence then holds that token.
@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from optc.errors import UnsupportedError
-from optc.ir.functions import DOMAIN, attributes_of, ensure_function, is_op, operand
+from optc.ir.functions import DOMAIN, OPERATORS, attributes_of, ensure_function, is_op, operand
 from optc.ir.graph import constant, width
 from optc.proof.reference.submodel import Array, copy_node
 
@@ -83,33 +83,38 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class RowsBefore:
-    """The input and output for the rows that one convolution reads beside its own.
+class StateBefore:
+    """The input and output for what a convolution or linear attention keeps of the rows before.
 
     Attributes:
-        past: Name of the input [1, kernel - 1, channels].
+        past: Name of the input.
         present: Name of the output, the next call's past.
-        channels: C.
-        kernel: K.
+        shape: Of both, without the batch: [kernel - 1, channels], or [H, Dk, Dv].
     """
 
     past: tuple[str]
     present: tuple[str]
-    channels: int
-    kernel: int
+    shape: tuple[int, ...]
 
     def empty(self) -> dict[str, Array]:
         """Past inputs of a new sequence."""
-        return {self.past[0]: np.zeros((1, self.kernel - 1, self.channels), np.float32)}
+        return {self.past[0]: np.zeros((1, *self.shape), np.float32)}
 
     def masks(self, rows: int, past: int) -> Mapping[str, Array]:
         """None: zeros stand for rows that there are not."""
         return {}
 
 
+#: What mixers but attention keep: names of their attributes, and what is added to their first.
+_KEPT = {
+    "CausalConv": (("kernel", "channels"), -1),
+    "LinearAttention": (("num_heads", "key_dim", "value_dim"), 0),
+}
+
+
 class MixerCopier:
-    """Copies nodes; attentions of the dense form become standard ones with a cache, convolutions
-    are given the rows before.
+    """Copies nodes; attentions of the dense form become standard ones with a cache, other mixers of
+    tokens are given what they keep.
 
     Attributes:
         caches: The nodes that were replaced.
@@ -118,45 +123,47 @@ class MixerCopier:
     """
 
     def __init__(self) -> None:
-        self.caches: list[Cache | RowsBefore] = []
+        self.caches: list[Cache | StateBefore] = []
         self.inputs: list[ir.Value] = []
         self.outputs: list[ir.Value] = []
-        self._convolutions: list[ir.Node] = []
+        self._others: list[ir.Node] = []
 
     def __call__(self, node: ir.Node, operands: list[ir.Value | None]) -> ir.Node:
         """The copy of ``node``."""
         if is_op(node, "Attention", domain=DOMAIN):
             return self._with_cache(node, operands)
-        if is_op(node, "CausalConv", domain=DOMAIN):
-            return self._behind_rows(node, operands)
+        if is_op(node, *_KEPT, domain=DOMAIN):
+            return self._behind_state(node, operands)
         return copy_node(node, operands)
 
     def finish(self, model: ir.Model) -> None:
         """Give the copies' model its further inputs, outputs and functions."""
         model.graph.inputs.extend(self.inputs)
         model.graph.outputs.extend(self.outputs)
-        for node in self._convolutions:
+        for node in self._others:
             given = [value is not None for value in node.inputs]
             node.overload = ensure_function(model, node.op_type, attributes_of(node), given)
 
-    def _behind_rows(self, node: ir.Node, operands: list[ir.Value | None]) -> ir.Node:
-        index = len(self.caches)
-        channels, kernel = (node.attributes[name].as_int() for name in ("channels", "kernel"))
-        rows = RowsBefore((f"past.{index}.rows",), (f"present.{index}.rows",), channels, kernel)
-        past = _value(rows.past[0], ["B", kernel - 1, channels])
-        present = _value(rows.present[0])
-        self.caches.append(rows)
+    def _behind_state(self, node: ir.Node, operands: list[ir.Value | None]) -> ir.Node:
+        index, (names, more) = len(self.caches), _KEPT[node.op_type]
+        first, *rest = (node.attributes[name].as_int() for name in names)
+        state = StateBefore(
+            (f"past.{index}.state",), (f"present.{index}.state",), (first + more, *rest)
+        )
+        past, present = _value(state.past[0], ["B", *state.shape]), _value(state.present[0])
+        self.caches.append(state)
         self.inputs.append(past)
         self.outputs.append(present)
+        place = OPERATORS[node.op_type].input_names.index("past")
         copy = ir.Node(
             DOMAIN,
-            "CausalConv",
-            [*operands[:3], *[None] * (3 - len(operands)), past],
+            node.op_type,
+            [*operands[:place], *[None] * (place - len(operands)), past],
             list(node.attributes.values()),
             outputs=[_value(node.outputs[0].name or ""), present],
             name=node.name,
         )
-        self._convolutions.append(copy)
+        self._others.append(copy)
         return copy
 
     def _with_cache(self, node: ir.Node, operands: list[ir.Value | None]) -> ir.Node:

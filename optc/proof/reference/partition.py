@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from optc.errors import UnsupportedError
+from optc.ir.functions import is_op
 from optc.ir.graph import width
 
 #: An edge to a node that is so many mixers further is no path.
@@ -219,8 +220,29 @@ def _mixer_depths(stream: list[ir.Node]) -> dict[ir.Value, int]:
     depths: dict[ir.Value, int] = {}
     for node in stream:
         before = max((depths.get(v, 0) for v in node.inputs if v is not None), default=0)
-        depths.update(dict.fromkeys(node.outputs, before + mixes_tokens(node)))
+        one_more = mixes_tokens(node) and not _feeds_a_mixer(node)
+        depths.update(dict.fromkeys(node.outputs, before + one_more))
     return depths
+
+
+def _feeds_a_mixer(convolution: ir.Node) -> bool:
+    """True for a convolution of what another mixer of its own layer reads, such as the short ones
+    before recurrences: nothing of another origin is added on the way."""
+    if convolution.op_type != "CausalConv":
+        return False
+    inside = set(convolution.outputs)
+    stack = list(convolution.outputs)
+    while stack:
+        for node in stack.pop().consumers():
+            if mixes_tokens(node):
+                return True
+            others = [v for v in node.inputs if v is not None and v not in inside]
+            if is_op(node, "Add") and not all(map(is_constant, others)):
+                continue
+            new = [value for value in node.outputs if value not in inside]
+            inside.update(new)
+            stack += new
+    return False
 
 
 def _blocks(cuts: list[ir.Value], order: list[ir.Node], stream: set[int]) -> tuple[Block, ...]:
@@ -274,8 +296,9 @@ def _carrying(
 
 
 def mixes_tokens(node: ir.Node) -> bool:
-    """True if rows of the node's result depend on other tokens: attention, and convolutions."""
-    return node.op_type in ("Attention", "CausalConv")
+    """True if rows of the node's result depend on other tokens: attention of any kind, and
+    convolutions."""
+    return node.op_type in ("Attention", "LinearAttention", "CausalConv")
 
 
 def _segment(low: ir.Value, high: ir.Value, left: set[int]) -> list[ir.Node]:

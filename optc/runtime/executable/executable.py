@@ -32,10 +32,14 @@ class KVGroup:
     Attributes:
         window: Tokens that a row sees, itself included; 0 means all.
         layers: Which of the spec's layers are in this group.
+        state_slots: 0, or of layers with a recurrent state, in how many of a block's slots the
+            state behind the last of its tokens lies (`optc.runtime.executable.recurrent_state`).
+            Such a block is copied whole, and tokens cannot be taken back from it.
     """
 
     window: Count
     layers: tuple[Count, ...]
+    state_slots: Count = 0
 
 
 #: Rows of a step: all of them, or those whose logits are wanted.

@@ -13,7 +13,7 @@ Blocks that only the prefix cache keeps count as free: they are evicted when the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -84,6 +84,7 @@ class KVBlocks:
         windows: Window of each group in tokens; 0 is full attention.
         totals: Blocks of each group.
         block_size: Tokens a block.
+        states: Groups whose blocks hold the state behind their last token, not one row a token.
         prefix_cache: Keep full blocks of requests that ended, for those that begin alike.
         eviction: Which of them goes first when others need the room.
         spill: Where their contents go then; None is nowhere.
@@ -96,12 +97,14 @@ class KVBlocks:
         totals: tuple[int, ...],
         block_size: int,
         *,
+        states: Collection[int] = (),
         prefix_cache: bool = False,
         eviction: Eviction = "lru",
         spill: Spill | None = None,
         log: BlockLog | None = None,
     ) -> None:
         self.windows = windows
+        self._states = frozenset(states)
         self.block_size = block_size
         self.pools = tuple(BlockPool(total) for total in totals)
         self.prefixes: PrefixCache | None = None
@@ -206,7 +209,12 @@ class KVBlocks:
         if not rest:
             return []
         return [
-            BlockCopy(group, source.blocks[group][full], target.blocks[group][full], rest)
+            BlockCopy(
+                group,
+                source.blocks[group][full],
+                target.blocks[group][full],
+                self.block_size if group in self._states else rest,
+            )
             for group in range(len(self.pools))
         ]
 

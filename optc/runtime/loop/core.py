@@ -97,6 +97,7 @@ class Core:
             tuple(group.window for group in spec.groups),
             plan.blocks,
             plan.block_size,
+            states=[g for g, group in enumerate(spec.groups) if group.state_slots],
             prefix_cache=settings.prefix_cache and spec.batch_invariant,
             eviction=settings.prefix_eviction,
             spill=self._spill,

@@ -25,7 +25,14 @@ from optc.backends.tvm.kernels.experts import (
     top_k_router,
     two_level_experts,
 )
-from optc.backends.tvm.kernels.kv import causal_conv, copy_kv, head_concat, rotary_kv, tree_kv
+from optc.backends.tvm.kernels.kv import (
+    causal_conv,
+    copy_kv,
+    head_concat,
+    linear_attention,
+    rotary_kv,
+    tree_kv,
+)
 from optc.backends.tvm.kernels.sampling import sampling
 from optc.backends.tvm.kernels.token_wise import (
     activation,
@@ -75,6 +82,7 @@ _FUNCTIONS: dict[type, Any] = {
     attention.PagedAttention: attention.paged_attention,
     causal_conv.CausalConv: causal_conv.causal_conv,
     copy_kv.CopyKV: copy_kv.copy_kv,
+    linear_attention.LinearAttention: linear_attention.linear_attention,
     top_k_router.TopKRouter: top_k_router.top_k_router,
     expert_plan.ExpertPlan: expert_plan.expert_plan,
     int_experts.IntExperts: int_experts.int_experts,

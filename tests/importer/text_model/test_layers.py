@@ -14,13 +14,9 @@ FAMILIES = {f.type: f for f in read_survey().families if f.group == "decoder"}
 #: Without attention, or with layers beside those that attend.
 OTHERS = {
     "mamba": "linear_attention",
-    "mamba2": "linear_attention",
     "jamba": "linear_attention",
-    "bamba": "linear_attention",
-    "granitemoehybrid": "linear_attention",
-    "qwen3_next": "linear_attention",
-    "zamba2": "",
-    "falcon_h1": "hybrid",
+    "minimax": "linear_attention",
+    "zaya": "hybrid",
     "recurrent_gemma": "linear_attention",
     "rwkv": "no attention heads",
     "xlstm": "no attention heads",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -13,6 +15,7 @@ from optc.runtime.executable.executable import KVGroup, LayerKV
 from tests.passes.checked import checked_run
 from tests.support.families import FAMILIES, model_after
 from tests.support.ir_text import expected, f32, model_of, nodes_text
+from tests.support.layers import recurrence
 from tests.support.models import Dense, dense_model
 from tests.support.ragged import RaggedDriver, run_dense
 from tests.support.trees import path_to, random_parents
@@ -305,3 +308,23 @@ def test_convolutions_keep_float32_rows_and_follow_no_trees() -> None:
         model_after("kv-cache{tree=true}", shape)
     with pytest.raises(UnsupportedError, match="has 33 channels, an odd number"):
         model_after("kv-cache", Dense(hidden=33, convolutions=(3, 0)))
+
+
+def test_states_are_a_group_behind_those_of_windows() -> None:
+    shape = FAMILIES["recurrences"]
+    kv = RaggedStep.read(model_after("kv-cache{dtype=int8}", shape)).kv
+    assert kv.groups == (KVGroup(0, (0,)), KVGroup(4, (1,)), KVGroup(2, (2, 3), 16))
+    assert kv.layers[2:] == (LayerKV(2, 4, 8, 8, "float32"),) * 2
+    with pytest.raises(UnsupportedError, match="a recurrence cannot follow a tree of rows"):
+        model_after("kv-cache{tree=true}", replace(shape, recurrences=("plain", "", "")))
+
+
+def test_states_of_odd_sizes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrence, "KEY", 10)
+    with pytest.raises(UnsupportedError, match="a state of 10 by 16 has no place in a block"):
+        model_after("kv-cache", Dense(windows=(0, 0), recurrences=("plain", "")))
+
+
+def test_a_model_of_recurrences_alone_needs_no_attention() -> None:
+    model = model_after("kv-cache", Dense(windows=(0,), recurrences=("plain",), rotary_dim=0))
+    assert RaggedStep.read(model).kv.groups == (KVGroup(2, (0,), 16),)

@@ -12,10 +12,13 @@ from tests.support.models import Dense, dense_model
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_block_holds_one_attention_and_starts_where_the_last_ended(family: str) -> None:
+def test_a_block_holds_one_mixer_and_starts_where_the_last_ended(family: str) -> None:
     shape = FAMILIES[family]
     parts = partition(dense_model(shape))
-    assert [sum(map(mixes_tokens, block.nodes)) for block in parts.blocks] == [1] * shape.layers
+    mixers = [1] * shape.layers  # and the convolution in front of a delta rule
+    for index, kind in enumerate(shape.recurrences):
+        mixers[index] += kind == "delta"
+    assert [sum(map(mixes_tokens, block.nodes)) for block in parts.blocks] == mixers
     cuts = [parts.embedded, *(block.result for block in parts.blocks)]
     assert [block.source for block in parts.blocks] == cuts[:-1]
     assert cuts[-1] is parts.head.inputs[0]

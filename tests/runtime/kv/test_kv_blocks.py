@@ -14,6 +14,15 @@ class Holder:
     tables: BlockTables
 
 
+def test_a_fork_copies_whole_blocks_of_states() -> None:
+    blocks = KVBlocks((0, 2), (9, 9), 4, states=[1])
+    source, target = blocks.new_tables(), blocks.new_tables()
+    assert blocks.grow(source, 6)
+    copies = blocks.fork(source, target, 6)
+    assert copies is not None
+    assert [(copy.group, copy.tokens) for copy in copies] == [(0, 2), (1, 4)]
+
+
 def test_growth_is_all_or_nothing_over_the_groups() -> None:
     blocks = KVBlocks((0, 8), (5, 2), 4)
     tables = blocks.new_tables()

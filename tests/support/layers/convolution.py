@@ -25,5 +25,5 @@ def short_convolution(b: DenseBuilder, x: ir.Value, index: int, kernel: int) -> 
     weight = b.constant(as_lazy(ir.tensor(filters, name=name)), name)
     rows = b.ours("CausalConv", [rows, weight], width, channels=width, kernel=kernel)
     gated = b.op("Mul", [behind, rows], width)
-    result: ir.Value = b.linear(gated, f"{index}.conv_out", width, width)
+    result: ir.Value = b.linear(gated, f"{index}.mixer_out", width, width)
     return result

@@ -27,6 +27,7 @@ from optc.proof.reference.execution.node import (
     optional,
     present,
 )
+from optc.proof.reference.execution.recurrence import linear_attention
 from optc.runtime.executable.block_hadamard import bent_signs, block_hadamard
 
 #: PyTorch's types for ONNX's. What is cast to one of 16 bits is rounded to it, and float32 again:
@@ -274,6 +275,7 @@ OPERATORS: Mapping[tuple[str, str], Function] = {
     (DOMAIN, "CausalConv"): _causal_conv,
     (DOMAIN, "Attention"): attention,
     (DOMAIN, "CrossAttention"): cross_attention,
+    (DOMAIN, "LinearAttention"): linear_attention,
     (DOMAIN, "GatedActivation"): _gated,
     (DOMAIN, "TopKRouter"): top_k_router,
     (DOMAIN, "ExpertMatMul"): expert_matmul,

@@ -40,7 +40,7 @@ def test_each_layer_has_an_attention_and_an_mlp(family: str) -> None:
     assert [one.block for one in found] == [i for i in range(shape.layers) for _ in kinds]
     assert report.skipped == []
     names = [one.writer.name for one in found]
-    mixers = {i: "o" if i in shape.attentions else "conv_out" for i in range(shape.layers)}
+    mixers = {i: "o" if i in shape.attentions else "mixer_out" for i in range(shape.layers)}
     assert names == [f"{i}.{w}.weight" for i in mixers for w in (mixers[i], *writers[1:])]
     inner = shape.inner * shape.hidden
     assert found[1].weights == (3 if shape.gated else 2) * inner

@@ -28,6 +28,17 @@ def positive(*shape: int) -> Any:
     return np.abs(normal(*shape)) + np.float32(0.1)
 
 
+def units(*shape: int) -> Any:
+    """Keys of two heads, which the delta rule wants of length 1."""
+    keys = normal(*shape).reshape(*shape[:-1], 2, -1)
+    return (keys / np.linalg.norm(keys, axis=-1, keepdims=True)).reshape(shape)
+
+
+def rates(*shape: int) -> list[Any]:
+    """Decays, logarithms of what is below 1, and betas from 0 to 1."""
+    return [-positive(*shape), 1 / (1 + np.exp(-normal(*shape)))]
+
+
 def fixed(*numbers: int) -> ir.Tensor:
     return ir.Tensor(np.array(numbers, np.int64))
 
@@ -131,6 +142,19 @@ CASES = [
     ours("HeadConcat", [normal(2, 5, 8), X], num_heads=4, shared=0),
     ours("CausalConv", [X, vector(12, 3)], channels=12, kernel=3),
     ours("CausalConv", [X, vector(12, 2), vector(12)], channels=12, kernel=2),
+    *(
+        ours(
+            "LinearAttention",
+            [normal(2, 130, 32), units(2, 130, 32), normal(2, 130, 24), *rates(2, 130, 4)],
+            num_heads=4,
+            key_heads=2,
+            key_dim=16,
+            value_dim=6,
+            delta=delta,
+            scale=0.25,
+        )
+        for delta in (0, 1)
+    ),
     *(
         ours("BlockHadamard", [normal(2, 3, width)], block=16, width=width, inverse=inverse)
         for width in (16, 32, 40)

@@ -1,0 +1,284 @@
+"""Linear attention: each head folds the tokens of a sequence, one after another, into a matrix,
+which the layer's pools hold at the end of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import tvm
+from tvm.tirx.script.builder import ir as tir
+
+from optc.backends.tvm.isa import Isa
+from optc.backends.tvm.kernels.dsl.math import exp
+from optc.backends.tvm.kernels.dsl.script import (
+    LANES,
+    SERIAL_WORK,
+    Expr,
+    Register,
+    bind,
+    fma,
+    for_rows,
+    hold,
+    kernel,
+    register,
+    scratch,
+    splat,
+    wide,
+)
+from optc.backends.tvm.kernels.dsl.vectors import for_vectors, load_part, store_part
+from optc.backends.tvm.kernels.kv.pools import TILE, KVShape, pool_arguments
+from optc.backends.tvm.kernels.kv.recurrent_state import Columns
+from optc.errors import UnsupportedError
+from optc.runtime.executable.recurrent_state import state_slots, state_width
+
+#: Vectors of columns that pass over the rows together: with two sums each, enough chains to hide
+#: the latency of an addition in AVX2's 16 registers, and a part of the state that the first-level
+#: cache holds.
+_VECTORS = 2
+
+
+@dataclass(frozen=True)
+class LinearAttention:
+    """Linear attention of ``heads`` heads.
+
+    Attributes:
+        heads: H, a multiple of ``key_heads``.
+        key_heads: Hk, heads of queries and keys; H / Hk heads of values share one.
+        key_dim: Dk.
+        value_dim: Dv; a block has a place for states of these sizes
+            (`optc.runtime.executable.recurrent_state`).
+        scale: Of the outputs.
+        delta: The delta rule: what the state says of a key is taken from its value.
+        group: Row of slot_mapping, kv_lengths and block_tables.
+        groups: G.
+
+    Raises:
+        UnsupportedError: The kernel does not take the sizes.
+    """
+
+    heads: int
+    key_heads: int
+    key_dim: int
+    value_dim: int
+    scale: float
+    delta: bool
+    group: int = 0
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        if self.key_heads <= 0 or self.heads <= 0 or self.heads % self.key_heads:
+            raise UnsupportedError(
+                f"{self.heads} heads are no multiple of {self.key_heads} key heads",
+                where="linear attention",
+                hint="each head of keys serves a whole number of heads",
+            )
+        if min(self.key_dim, self.value_dim) <= 0 or not self.slots:
+            raise UnsupportedError(
+                f"the CPU kernel takes no states of {self.key_dim} x {self.value_dim}",
+                where="linear attention",
+                hint="sizes of 16, 32, 64 or 128 have a place in a block",
+            )
+
+    @property
+    def slots(self) -> int:
+        """Slots of a block that a state lies in."""
+        return state_slots(self.key_dim, self.value_dim)
+
+    @property
+    def shape(self) -> KVShape:
+        """Of the pools: in each, these slots hold half of a state."""
+        dim = state_width(self.key_dim, self.value_dim)
+        return KVShape(self.heads, dim, dim)
+
+    @property
+    def rows_per_tile(self) -> int:
+        """Rows of a state in a tile of either pool."""
+        return self.key_dim * TILE // (2 * self.slots)
+
+
+@dataclass(frozen=True)
+class _Operands:
+    config: LinearAttention
+    q: Expr
+    k: Expr
+    v: Expr
+    decay: Expr
+    beta: Expr
+    slots: Expr
+    starts: Expr
+    lengths: Expr
+    tables: Expr
+    block_size: Expr
+    pools: tuple[Expr, Expr]
+    out: Expr
+
+
+@dataclass(frozen=True)
+class _Item:
+    """Columns of the state of one sequence and head, which need nothing of the others."""
+
+    operands: _Operands
+    sequence: Expr
+    columns: Columns
+
+    @property
+    def head(self) -> Expr:
+        """Of values."""
+        return self.columns.head
+
+    def value(self, j: int) -> Expr:
+        """The start of vector ``j`` in the rows of v and of the output."""
+        return self.head * self.columns.width + self.columns.start + j * LANES
+
+
+def linear_attention(config: LinearAttention, isa: Isa) -> tvm.tirx.PrimFunc:
+    """q f32 [T,Hk*Dk], k f32 [T,Hk*Dk], v f32 [T,H*Dv], decay f32 [T,H], beta f32 [T,H],
+    slot_mapping i32 [G,T], query_starts i32 [B+1], kv_lengths i32 [G,B], block_tables i32 [G,B,P],
+    block_size i32 [1], k_pool and v_pool (in place) -> out f32 [T,H*Dv].
+
+    A row's token does S = exp(decay) S, then S = S + k u' with u = beta (v - S'k), without delta
+    beta v; its output is scale S'q. ``isa`` changes nothing: every instruction set runs the same
+    operations.
+    """
+    heads, queries = config.heads, config.key_heads * config.key_dim
+    values = heads * config.value_dim
+    with kernel("linear_attention") as builder:
+        rows, bounds, pages, tiles = (builder.size() for _ in range(4))
+        sequences = bounds - 1
+        operands = _Operands(
+            config,
+            builder.argument("q", (rows, queries)),
+            builder.argument("k", (rows, queries)),
+            builder.argument("v", (rows, values)),
+            builder.argument("decay", (rows, heads)),
+            builder.argument("beta", (rows, heads)),
+            builder.argument("slot_mapping", (config.groups, rows), "int32"),
+            builder.argument("query_starts", (bounds,), "int32"),
+            builder.argument("kv_lengths", (config.groups, sequences), "int32"),
+            builder.argument("block_tables", (config.groups, sequences, pages), "int32"),
+            builder.argument("block_size", (1,), "int32"),
+            pool_arguments(builder, tiles, config.shape),
+            builder.argument("out", (rows, values)),
+        )
+        parts = -(-config.value_dim // (_VECTORS * LANES))
+        # The product with the rows might not fit into an index.
+        parallel = rows > SERIAL_WORK // (values * config.key_dim)
+        for_rows(sequences * (heads * parts), parallel, _item_of(operands, parts))
+        _clear(operands.out, operands.starts[sequences], rows, values)
+    return builder.finish()
+
+
+def _clear(out: Expr, begin: Expr, rows: Expr, width: int) -> None:
+    """Zero the rows behind all sequences."""
+    with tir.serial(0, rows - begin) as row:
+        for_vectors(width, lambda o, n: store_part(out, splat(0.0), n, begin + row, o))
+
+
+def _item_of(operands: _Operands, parts: int) -> Callable[[Expr], None]:
+    config, width = operands.config, _VECTORS * LANES
+    whole, rest = divmod(config.value_dim, width)
+    counts = tuple(min(LANES, rest - start) for start in range(0, rest, LANES))
+
+    def body(index: Expr) -> None:
+        part, pair = bind(index % parts), bind(index // parts)
+        head, sequence = bind(pair % config.heads), bind(pair // config.heads)
+
+        def run(start: Expr | int, counts: tuple[int, ...]) -> None:
+            state = scratch((config.key_dim, len(counts) * LANES))
+            place = (operands.pools, config.rows_per_tile, head)
+            columns = Columns(*place, config.value_dim, start, counts, state)
+            _run(_Item(operands, sequence, columns))
+
+        if not rest:
+            run(bind(part * width), (LANES,) * _VECTORS)
+        elif not whole:
+            run(0, counts)
+        else:
+            with tir.If(part < whole):
+                with tir.Then():
+                    run(bind(part * width), (LANES,) * _VECTORS)
+                with tir.Else():
+                    run(whole * width, counts)
+
+    return body
+
+
+def _run(item: _Item) -> None:
+    """All rows of the sequence in this step."""
+    operands, columns = item.operands, item.columns
+    group, sequence = operands.config.group, item.sequence
+    first, end = bind(operands.starts[sequence]), bind(operands.starts[sequence + 1])
+    size = bind(operands.block_size[0])
+    before = bind(operands.lengths[group, sequence] - end)
+
+    def tile(at: Expr) -> Expr:
+        """The first of the block that has the token ``at``."""
+        return wide(operands.tables[group, sequence, at // size] * (size // TILE))
+
+    with tir.If(first < end), tir.Then():
+        start = bind(before + first)
+        with tir.If(start > 0):
+            with tir.Then():
+                columns.read(tile(bind(start - 1)))
+            with tir.Else():
+                columns.clear()
+        with tir.serial(0, end - first) as step:
+            row = bind(first + step)
+            at = bind(before + row)
+            _row(item, row)
+            last = tir.Or(row == end - 1, at % size == size - 1)
+            # A token without a slot may be in a block that is another sequence's too.
+            with tir.If(tir.And(last, operands.slots[group, row] >= 0)), tir.Then():
+                columns.write(tile(at))
+
+
+def _row(item: _Item, row: Expr) -> None:
+    """One token: the state changes, and the row of the output is made."""
+    operands, columns = item.operands, item.columns
+    keep = register(splat(exp(operands.decay[row, item.head])))
+    updates = _updates(item, row, keep)
+
+    def fold(place: Expr, key: Expr, query: Expr, j: int, total: Register) -> None:
+        value = hold(fma(key, updates[j].get(), keep.get() * columns.at(place, j)))
+        columns.set(place, j, value)
+        total.set(fma(query, value, total.get()))
+
+    for j, total in enumerate(_sums(item, row, fold)):
+        value = splat(operands.config.scale) * total
+        store_part(operands.out, value, columns.counts[j], row, item.value(j))
+
+
+def _updates(item: _Item, row: Expr, keep: Register) -> list[Register]:
+    """u of each vector."""
+    operands, columns = item.operands, item.columns
+    rate = register(splat(operands.beta[row, item.head]))
+    values = [
+        load_part(operands.v, count, row, item.value(j)) for j, count in enumerate(columns.counts)
+    ]
+    if operands.config.delta:
+        # The state is not scaled before: its product with the key is.
+        def recall(place: Expr, key: Expr, query: Expr, j: int, total: Register) -> None:
+            total.set(fma(key, columns.at(place, j), total.get()))
+
+        less = register(splat(0.0) - keep.get())
+        told = _sums(item, row, recall)
+        values = [fma(less.get(), t, v) for t, v in zip(told, values, strict=True)]
+    return [register(rate.get() * value) for value in values]
+
+
+def _sums(
+    item: _Item, row: Expr, add: Callable[[Expr, Expr, Expr, int, Register], None]
+) -> list[Expr]:
+    """A sum for each vector, over the rows of the state by ``add(place, key, query, j, total)``:
+    one of those at even places and one of the others, then both."""
+    operands, config = item.operands, item.operands.config
+    start = bind(item.head // (config.heads // config.key_heads) * config.key_dim)
+    totals = [[register(0.0) for _ in range(2)] for _ in item.columns.counts]
+    with tir.serial(0, config.key_dim // 2) as d:
+        for part in range(2):
+            place = 2 * d + part
+            key, query = (splat(x[row, start + place]) for x in (operands.k, operands.q))
+            for j, total in enumerate(totals):
+                add(place, key, query, j, total[part])
+    return [hold(first.get() + second.get()) for first, second in totals]
