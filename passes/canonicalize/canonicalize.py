@@ -19,14 +19,14 @@ from optc.passes.canonicalize.experts.find_experts import FindExperts
 from optc.passes.canonicalize.experts.find_router import FindRouter
 from optc.passes.canonicalize.find_attention import FindAttention
 from optc.passes.canonicalize.find_norms import FindNorms
-from optc.passes.canonicalize.fold_channels import FoldChannels
 from optc.passes.canonicalize.fold_constants import FoldConstants
 from optc.passes.canonicalize.fold_head_constants import FoldHeadConstants
 from optc.passes.canonicalize.fold_heads import FoldHeads
-from optc.passes.canonicalize.fold_recurrences import FoldRecurrences
 from optc.passes.canonicalize.fold_tokens import FoldTokens
 from optc.passes.canonicalize.fold_weights import FoldWeights
-from optc.passes.canonicalize.parts_of_heads import PartsOfHeads
+from optc.passes.canonicalize.mixers.fold_channels import FoldChannels
+from optc.passes.canonicalize.mixers.fold_recurrences import FoldRecurrences
+from optc.passes.canonicalize.mixers.parts_of_heads import PartsOfHeads
 from optc.passes.canonicalize.places_to_positions import PlacesToPositions
 from optc.passes.canonicalize.probe_heads import ProbeHeads
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps

@@ -123,7 +123,7 @@ def _check(state: object) -> None:
 
 
 def _replacement(module: Any, function: object) -> Callable[..., Any] | None:
-    """What stands for a function of a modelling module while it is exported, if it is one."""
+    """The stand-in for a function of a modelling module while it is exported, if it is one."""
     if not inspect.isfunction(function) or function.__module__ != module.__name__:
         return None
     names = set(inspect.signature(function).parameters)

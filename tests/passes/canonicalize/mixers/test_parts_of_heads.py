@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from optc.passes.canonicalize.fold_heads import FoldHeads
 from optc.passes.canonicalize.fold_weights import FoldWeights
-from optc.passes.canonicalize.parts_of_heads import PartsOfHeads
+from optc.passes.canonicalize.mixers.parts_of_heads import PartsOfHeads
 from tests.passes.canonicalize.texts import after, exported, unchanged
 from tests.support.ir_text import expected, f32
 

@@ -28,7 +28,7 @@ from optc.passes.canonicalize.fold_tokens import ANY_RANK
 
 @dataclass(frozen=True)
 class _Folded:
-    """What a value [B, S, n, d], or [B*S*n, d], is with its heads in the last axis."""
+    """A value [B, S, n, d], or [B*S*n, d], with its heads in the last axis."""
 
     value: ir.Value
     heads: int

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.passes.canonicalize.fold_channels import FoldChannels
+from optc.passes.canonicalize.mixers.fold_channels import FoldChannels
 from tests.passes.canonicalize.texts import after, exported, unchanged
 from tests.support.ir_text import expected, f32
 

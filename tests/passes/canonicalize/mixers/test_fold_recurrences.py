@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from optc.passes.canonicalize.fold_recurrences import FoldRecurrences
+from optc.passes.canonicalize.mixers.fold_recurrences import FoldRecurrences
 from tests.passes.canonicalize.texts import after, exported
 from tests.support import oracle
 from tests.support.ir_text import Array, expected, f32
