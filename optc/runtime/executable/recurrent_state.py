@@ -23,5 +23,6 @@ def state_slots(key_dim: int, value_dim: int) -> int:
 
 
 def state_width(key_dim: int, value_dim: int) -> int:
-    """The numbers of a head's state that each of those slots has in each pool."""
-    return key_dim * value_dim // (2 * state_slots(key_dim, value_dim))
+    """The numbers of a head's state that each of those slots has in each pool; 0 without slots."""
+    slots = state_slots(key_dim, value_dim)
+    return key_dim * value_dim // (2 * slots) if slots else 0
