@@ -44,7 +44,7 @@ BUDGET = {
     "optc/compiling": 500,
     "optc/compiling/building": 200,
     "optc/compiling/diffusion": 200,
-    "optc/compiling/drafts": 1_500,
+    "optc/compiling/drafts": 1_550,
     "optc/compiling/export": 2_400,
     "optc/compiling/judging": 1_350,
     "optc/compiling/ladder": 1_750,

@@ -15,7 +15,7 @@ import pytest
 import optc
 from optc import registry
 from optc.artifact.artifact import Artifact
-from optc.errors import InputError
+from optc.errors import InputError, UnsupportedError
 from tests.backends.tvm.engine_driver import EngineDriver
 from tests.end_to_end.test_families import greedy
 from tests.importer.decoders import VOCABULARY, build, config_of, save
@@ -185,6 +185,18 @@ def test_drafts_are_refused_where_states_cannot_be_taken_back(
     with pytest.raises(InputError, match="recurrent states of the target") as caught:
         optc.load(compiled(tmp_path_factory, name), speculate="ngram")
     assert "leave it out" in caught.value.hint
+
+
+@pytest.mark.parametrize("asked", [{"self_draft": 1}, {"draft": "self:depth=0.5"}])
+def test_a_compile_with_drafts_is_refused_before_anything_is_built(
+    asked: dict[str, Any], tmp_path: Path
+) -> None:
+    kind, options = MODELS["delta rules"]
+    source = save(build(config_of(kind, **options)), tmp_path / "model")
+    with pytest.raises(UnsupportedError, match="recurrent states of the target") as caught:
+        optc.compile(source, "fp32", tmp_path / "artifact", no_gates=True, **asked)
+    assert "leave drafts out" in caught.value.hint
+    assert not (tmp_path / "artifact").exists()
 
 
 @pytest.mark.parametrize("name", ["convolutions", *RECURRENT])

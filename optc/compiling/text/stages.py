@@ -12,6 +12,7 @@ from optc.artifact.tasks.text_generation import TEXT_GENERATION
 from optc.artifact.writer import ArtifactWriter
 from optc.backend import BuildOptions
 from optc.compiling.building.built_engine import TARGET, EngineBuilder
+from optc.compiling.drafts.recurrences import check_recurrences
 from optc.compiling.drafts.stages import DRAFTS, ImportDraft
 from optc.compiling.judging.calibration_domain import DomainVerdict, judge_domain
 from optc.compiling.judging.judge import Judgement, judge
@@ -108,6 +109,9 @@ class Lower(Stage):
         """See `Stage`."""
         options, imported = done[ResolvedOptions], done[ImportedModel]
         limits = build_limits(options, imported.max_context)
+        asked = options.asked
+        if any(each is not None for each in (asked.draft, asked.self_draft, asked.eagle)):
+            check_recurrences(imported.model, "target")
         lowered = lower(imported.model, options)
         check_limits(options, lowered, done[ArtifactWriter], done[PeakMemory])
         done.warnings += lowered.warnings
