@@ -63,7 +63,7 @@ BUDGET = {
     "optc/importer": 2_350,
     "optc/importer/adapted": 600,
     "optc/importer/additions": 250,
-    "optc/importer/capturing": 750,
+    "optc/importer/capturing": 800,
     "optc/importer/conversion": 950,
     "optc/importer/families": 150,
     "optc/importer/folders": 100,

@@ -51,7 +51,7 @@ class Recurrences:
                 raise UnsupportedError(
                     f"a state of {' by '.join(map(str, _sizes(node)))} has no place in a block",
                     where=where,
-                    hint="sizes of 16, 32, 64 or 128 have one",
+                    hint="multiples of 16 have one",
                 )
         return cls(nodes)
 

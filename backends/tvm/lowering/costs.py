@@ -48,6 +48,11 @@ class _Total:
         if call.kernel in _MATMULS:
             self.ops[rows] += times * 2 * config["n"] * config["k"]
             self.shape = f"{config['n']}x{config['k']}"
+        if call.kernel == "linear_attention":
+            state = config["heads"] * config["key_dim"] * config["value_dim"]
+            # a window of two tokens: the state is read, and written
+            self.bytes[f"kv{config['group']}"] += 4 * state
+            self.ops[rows] += times * state * (8 if config["delta"] else 6)
         if call.kernel == "paged_attention":
             dims = config["key_dim"] + config["value_dim"]
             element, scale = KV_TYPES[config["kv_dtype"]]

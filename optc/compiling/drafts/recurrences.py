@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 _STATES = ("LinearAttention", "PagedLinearAttention")
 
 
-def check_recurrences(model: ir.Model, role: str) -> None:
+def check_recurrences(model: ir.Model, role: str, option: str = "draft") -> None:
     """Refuse drafts for a target, or by a draft model, with recurrent states.
 
     Args:
         model: In any form from the importer on.
         role: ``target`` or ``draft model``, for the message.
+        option: That asks for drafts.
 
     Raises:
         UnsupportedError: It has some.
@@ -26,6 +27,6 @@ def check_recurrences(model: ir.Model, role: str) -> None:
     if any(is_op(node, *_STATES, domain=DOMAIN) for node in model.graph):
         raise UnsupportedError(
             f"drafted tokens cannot be taken back from the recurrent states of the {role}",
-            where="--draft",
+            where=f"--{option.replace('_', '-')}",
             hint="leave drafts out: models with linear attention decode token by token",
         )

@@ -132,9 +132,10 @@ def _kv_bytes(model: ir.Model, limits: BuildOptions) -> int:
     if form_type(model) is not RaggedStep:
         return 0
     kv, context = RaggedStep.of(model).kv, limits.max_context
-    windows = [kv.groups[layer.group].window or context for layer in kv.layers]
-    kept = zip(kv.layers, windows, strict=True)
-    return sum(layer.bytes_per_token * min(window, context) for layer, window in kept)
+    groups = [kv.groups[layer.group] for layer in kv.layers]
+    tokens = [group.state_slots or min(group.window or context, context) for group in groups]
+    kept = zip(kv.layers, tokens, strict=True)
+    return sum(layer.bytes_per_token * count for layer, count in kept)
 
 
 def _compile_seconds(compile: ResolvedOptions, lowered: Lowered, plan: EnginePlan) -> float:

@@ -109,9 +109,9 @@ class Lower(Stage):
         """See `Stage`."""
         options, imported = done[ResolvedOptions], done[ImportedModel]
         limits = build_limits(options, imported.max_context)
-        asked = options.asked
-        if any(each is not None for each in (asked.draft, asked.self_draft, asked.eagle)):
-            check_recurrences(imported.model, "target")
+        for option in ("draft", "self_draft", "medusa", "eagle"):
+            if getattr(options.asked, option) is not None:
+                check_recurrences(imported.model, "target", option)
         lowered = lower(imported.model, options)
         check_limits(options, lowered, done[ArtifactWriter], done[PeakMemory])
         done.warnings += lowered.warnings

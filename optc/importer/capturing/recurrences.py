@@ -25,6 +25,14 @@ from optc.errors import UnsupportedError
 
 _DELTA = frozenset({"query", "key", "value", "g", "beta", "chunk_size"})
 _SPACE = frozenset({"dt", "A", "B", "C", "chunk_size", "dt_bias"})
+#: What callers give, and what changes no result of whole sequences.
+_WITHOUT_MEANING = frozenset(
+    {
+        *("chunk_size", "output_final_state", "return_final_states", "use_cache"),
+        *("output_attentions", "output_hidden_states", "position_ids", "cache_position"),
+        "logits_to_keep",
+    }
+)
 #: Makes what stands for a function, of it and of what is traced instead.
 Replace = Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
 #: What a vector's squared length has added, where the module does not say.
@@ -130,8 +138,34 @@ def _replacement(module: Any, function: object) -> Callable[..., Any] | None:
     if names >= _DELTA:
         lengths = getattr(module, "l2norm", None)
         stated = inspect.signature(lengths).parameters if lengths is not None else {}
-        return _delta_rule(stated["eps"].default if "eps" in stated else _EPSILON)
-    return _state_space if names >= _SPACE else None
+        epsilon = stated["eps"].default if "eps" in stated else _EPSILON
+        return _by_name(function, _delta_rule(epsilon))
+    return _by_name(function, _state_space) if names >= _SPACE else None
+
+
+def _by_name(function: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
+    """``traced`` with the arguments of ``function``, in whatever order that has them.
+
+    Raises:
+        UnsupportedError: One is given that ``traced`` does not know, and means something.
+    """
+    signature = inspect.signature(function)
+    taken = set(inspect.signature(traced).parameters) - {"_"}
+
+    def standing(*args: object, **kwargs: object) -> Any:
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        for name, parameter in signature.parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                given |= given.pop(name, {})
+        for name in [name for name in given if name not in taken]:
+            value = given.pop(name)
+            plain = signature.parameters.get(name)
+            default = None if plain is None else plain.default
+            if name not in _WITHOUT_MEANING and value is not None and value is not default:
+                raise UnsupportedError(f"a recurrence with {name} is not supported")
+        return traced(**given)
+
+    return standing
 
 
 def has_known(config: PretrainedConfig) -> bool:

@@ -19,8 +19,8 @@ _OTHERS = {
 #: Where configurations list the kinds of their layers.
 _LISTS = ("layer_types", "layers_block_type", "block_types")
 _HINT = (
-    "optc takes decoders whose layers attend to tokens or convolve them: 'optc families' lists"
-    " their types"
+    "optc takes decoders that attend, convolve, or have states of known kinds: 'optc families'"
+    " lists their types"
 )
 
 

@@ -153,10 +153,10 @@ def _emit(
 def _follow_pad(model: ir.Model, node: ir.Node, folded: Folded, report: PassReport) -> None:
     """Case 3, where rows of zeros in front are a ``Pad``'s."""
     pads, axes = (constant_ints(v) for v in (*node.inputs[1:], None, None, None)[:3:2])
-    value = constant(node.inputs[2]) if len(node.inputs) > 2 else None
-    zeros = node.attributes.get_string("mode", "constant") == "constant" and (
-        value is None or not np.any(value.numpy())
-    )
+    given = node.inputs[2] if len(node.inputs) > 2 else None
+    value = constant(given)
+    nothing = given is None or (value is not None and not np.any(value.numpy()))
+    zeros = nothing and node.attributes.get_string("mode", "constant") == "constant"
     front = None
     if axes is None and pads is not None and pads[:2] + pads[3:] == [0, 0, 0, 0, 0]:
         front = pads[2]

@@ -4,6 +4,7 @@ place computes the same."""
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -88,8 +89,35 @@ def test_state_spaces(kind: str, plain: bool) -> None:
 
 def test_what_is_not_the_same_is_refused() -> None:
     traced, _ = traced_and_own("qwen3_5")
-    with pytest.raises(UnsupportedError, match="begins with a state of its own"):
-        traced(*[drawn(1, 2, 1, 4)] * 3, drawn(1, 2, 1), drawn(1, 2, 1), initial_state=1)
+    operands = [*[drawn(1, 2, 1, 4)] * 3, drawn(1, 2, 1), drawn(1, 2, 1)]
+    for more, reason in (
+        ({"initial_state": 1}, "begins with a state of its own"),
+        ({"scale": 7.0}, "with scale is not supported"),
+        ({"cu_seqlens": operands[3]}, "with cu_seqlens is not supported"),
+    ):
+        with pytest.raises(UnsupportedError, match=reason):
+            traced(*operands, **more)
+    traced(*operands, chunk_size=32, output_final_state=True, cu_seqlens=None)
+
+
+def test_arguments_are_those_of_the_functions_names() -> None:
+    """Of code of others the order may be another, and there may be more."""
+
+    def rule(
+        query: Any, key: Any, value: Any, beta: Any, g: Any, chunk_size: int = 64, gate: Any = None
+    ) -> None:
+        """Of the parameters that tell, in another order."""
+
+    module = SimpleNamespace(__name__=rule.__module__)
+    traced = recurrences._replacement(module, rule)
+    assert traced is not None
+    q, k, v = (drawn(1, 5, 2, 4, seed=n) for n in range(3))
+    g, beta = -drawn(1, 5, 2, seed=3).abs(), drawn(1, 5, 2, seed=4)
+    found = traced(q, k, v, beta, g)[0]
+    own, _ = traced_and_own("qwen3_5")
+    torch.testing.assert_close(found, own(q, k, v, g, beta)[0])
+    with pytest.raises(UnsupportedError, match="with gate is not supported"):
+        traced(q, k, v, beta, g, gate=v)
 
 
 def test_modules_get_their_functions_back() -> None:

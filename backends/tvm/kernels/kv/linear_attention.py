@@ -77,7 +77,7 @@ class LinearAttention:
             raise UnsupportedError(
                 f"the CPU kernel takes no states of {self.key_dim} x {self.value_dim}",
                 where="linear attention",
-                hint="sizes of 16, 32, 64 or 128 have a place in a block",
+                hint="multiples of 16 have a place in a block",
             )
 
     @property

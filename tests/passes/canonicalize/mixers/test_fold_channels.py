@@ -108,6 +108,8 @@ OTHERS = {
     "with more zeros": "long0 = Pad (t, front, zero) "
     f"long = Conv <{EACH}, pads: ints = [2, 0]> (long0, w) {FIRST}",
     "behind a pad of another number": f"long = Pad (t, front, seven) r = Conv <{EACH}> (long, w)",
+    "behind a pad of a computed number": "m = ReduceMax <keepdims: int = 0> (x) "
+    f"long = Pad (t, front, m) r = Conv <{EACH}> (long, w)",
     "behind a pad that mirrors": f'long = Pad <mode: string = "reflect"> (t, front) '
     f"r = Conv <{EACH}> (long, w)",
 }
