@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
+from optc.ir.forms.decoder import CROSS
 from optc.ir.functions import is_op
 from optc.ir.graph import int_initializer, remove_unused
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
@@ -37,7 +38,9 @@ class PlacesToPositions(Pass):
         report = PassReport()
         inputs = {value.name: value for value in model.graph.inputs}
         positions = inputs.get("position_ids")
-        if positions is None or rank(positions) != 2:
+        # of a decoder with an encoder, `find-cross-attention` has found what counts its tokens
+        encoded = any(str(name).startswith(CROSS) for name in inputs)
+        if positions is None or rank(positions) != 2 or encoded:
             return report
         for node in [n for n in model.graph if _counts_tokens(n, positions)]:
             for end in [*_ends(node.outputs[0])]:
