@@ -115,6 +115,7 @@ _OWN: dict[str, dict[str, Any]] = {
         "layer_types": ["linear_attention", "full_attention"],
     },
     "mamba2": {"num_heads": 8, "max_position_embeddings": CONTEXT},
+    "zamba2": {"attention_hidden_size": 2 * HIDDEN, "attention_head_dim": 32},
     "gemma4": {"text_config": _GEMMA_4},
     "gemma4_text": _GEMMA_4,
     "gpt_neo": {
