@@ -3,19 +3,17 @@ tokens, so that everything that holds for keys and values holds for these rows."
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from optc.errors import UnsupportedError
-from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
-from optc.ir.graph import replace_node
-from optc.passes.kv_cache.layer_pools import add_pools
+from optc.ir.functions import DOMAIN, is_op
+from optc.passes.kv_cache.mixer_pools import Paged, check_tree, refusal
 from optc.runtime.executable.executable import LayerKV
 
 #: Rows are few whatever the context, so that nothing is gained by rounding them.
 _TYPE = "float32"
+PAGED = Paged("PagedCausalConv", operands=3)
 
 
 @dataclass(frozen=True)
@@ -36,20 +34,12 @@ class Convolutions:
             UnsupportedError: Rows may form a ``tree``, or channels cannot be halved.
         """
         nodes = tuple(node for node in graph if is_op(node, "CausalConv", domain=DOMAIN))
+        check_tree(nodes, "a convolution along the tokens", tree=tree)
         for node in nodes:
-            where = f"kv-cache, node {node.name or '(unnamed)'}"
-            if tree:
-                raise UnsupportedError(
-                    "a convolution along the tokens cannot follow a tree of rows",
-                    where=where,
-                    hint="leave kv-cache.tree out, and drafts that form trees",
-                )
             if _channels(node) % 2:
-                raise UnsupportedError(
-                    f"a convolution along the tokens has {_channels(node)} channels, an odd number",
-                    where=where,
-                    hint="its pools have half of them each",
-                )
+                problem = "a convolution along the tokens has"
+                problem += f" {_channels(node)} channels, an odd number"
+                raise refusal(node, problem, "its pools have half of them each")
         return cls(nodes)
 
     @property
@@ -64,28 +54,6 @@ class Convolutions:
             LayerKV(windows.index(window), 1, _channels(node) // 2, _channels(node) // 2, _TYPE)
             for node, window in zip(self.nodes, self.windows, strict=True)
         ]
-
-    def page(
-        self,
-        model: ir.Model,
-        step: Mapping[str, ir.Value],
-        layers: list[LayerKV],
-        first: int,
-    ) -> list[list[ir.Value]]:
-        """Give them pools, which are entries of the form's layers from ``first`` on: these."""
-        pools = []
-        for index, (node, layer) in enumerate(zip(self.nodes, layers, strict=True), first):
-            pools.append(add_pools(model.graph, index, layer))
-            names = ("slot_mapping", "query_starts", "kv_lengths", "block_tables")
-            operands = [*node.inputs, *[None] * (3 - len(node.inputs))][:3]
-            inputs = [*operands, *pools[-1], *(step[name] for name in names)]
-            attributes = attributes_of(node) | {"group": layer.group, "layer": index}
-            name = node.name or f"convolution.{index}"
-            paged = make_node(model, "PagedCausalConv", inputs, attributes, name=name)
-            for value, pool in zip(paged.outputs[1:], pools[-1], strict=True):
-                value.name, value.shape = f"{pool.name}.out", pool.shape
-            replace_node([node], [paged], node.outputs, paged.outputs[:1])
-        return pools
 
 
 def _channels(node: ir.Node) -> int:

@@ -16,6 +16,7 @@ from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node, operand
 from optc.ir.graph import remove_unused, replace_node, width
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
+from optc.passes.kv_cache.convolution_pools import PAGED as ROWS
 from optc.passes.kv_cache.convolution_pools import Convolutions
 from optc.passes.kv_cache.cross_pools import page_cross, take_cross
 from optc.passes.kv_cache.layer_pools import (
@@ -27,10 +28,12 @@ from optc.passes.kv_cache.layer_pools import (
     windows_of,
 )
 from optc.passes.kv_cache.logit_rows import gather_logit_rows
+from optc.passes.kv_cache.recurrence_pools import PAGED as STATES
 from optc.passes.kv_cache.recurrence_pools import WINDOW, Recurrences
 from optc.passes.kv_cache.token_rows import collapse, narrow_to_int32
 from optc.runtime.executable.executable import LayerKV
 
+#: A decoder has one of these at least.
 _MIXERS = ("Attention", "LinearAttention")
 #: Types of paged pools.
 _TYPES = ("float32", "bfloat16", "float16", "int8", "int4")
@@ -172,13 +175,12 @@ class KVCache(Pass):
                 entries.append(len(attentions) + latest.index(index))
             _page(model, node, self, step, {at: (layers[at], pools[at]) for at in entries})
             report.add(_label(node))
-        rows = convolutions.layers(windows)
-        pools += convolutions.page(model, step, rows, len(layers))
-        layers += rows
-        memories = recurrences.layers(states)
-        pools += recurrences.page(model, step, memories, len(layers))
-        layers += memories
-        for kind, found in (("convolution", rows), ("linear attention", memories)):
+        for kind, paged, nodes, found in (
+            ("convolution", ROWS, convolutions.nodes, convolutions.layers(windows)),
+            ("linear attention", STATES, recurrences.nodes, recurrences.layers(states)),
+        ):
+            pools += paged.page(model, nodes, found, step, len(layers))
+            layers += found
             if found:
                 report.add(kind, len(found))
         model.graph.outputs.extend(_results(model.graph, pools))

@@ -3,15 +3,12 @@ of their tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from optc.errors import UnsupportedError
-from optc.ir.functions import DOMAIN, attributes_of, is_op, make_node
-from optc.ir.graph import replace_node
-from optc.passes.kv_cache.layer_pools import add_pools
+from optc.ir.functions import DOMAIN, is_op
+from optc.passes.kv_cache.mixer_pools import Paged, check_tree, refusal
 from optc.runtime.executable.executable import LayerKV
 from optc.runtime.executable.recurrent_state import state_slots, state_width
 
@@ -19,6 +16,7 @@ from optc.runtime.executable.recurrent_state import state_slots, state_width
 _TYPE = "float32"
 #: A row goes on from the state behind the token before it.
 WINDOW = 2
+PAGED = Paged("PagedLinearAttention", operands=5)
 
 
 @dataclass(frozen=True)
@@ -39,20 +37,13 @@ class Recurrences:
             UnsupportedError: Rows may form a ``tree``, or heads have sizes that pools do not take.
         """
         nodes = tuple(node for node in graph if is_op(node, "LinearAttention", domain=DOMAIN))
+        check_tree(nodes, "a recurrence", tree=tree)
         for node in nodes:
-            where = f"kv-cache, node {node.name or '(unnamed)'}"
-            if tree:
-                raise UnsupportedError(
-                    "a recurrence cannot follow a tree of rows",
-                    where=where,
-                    hint="leave kv-cache.tree out, and drafts that form trees",
-                )
             if not state_slots(*_sizes(node)):
-                raise UnsupportedError(
-                    f"a state of {' by '.join(map(str, _sizes(node)))} has no place in a block",
-                    where=where,
-                    hint="multiples of 16 have one",
+                problem = (
+                    f"a state of {' by '.join(map(str, _sizes(node)))} has no place in a block"
                 )
+                raise refusal(node, problem, "multiples of 16 have one")
         return cls(nodes)
 
     @property
@@ -68,27 +59,6 @@ class Recurrences:
             heads = node.attributes["num_heads"].as_int()
             found.append(LayerKV(group, heads, width, width, _TYPE))
         return found
-
-    def page(
-        self,
-        model: ir.Model,
-        step: Mapping[str, ir.Value],
-        layers: list[LayerKV],
-        first: int,
-    ) -> list[list[ir.Value]]:
-        """Give them pools, which are entries of the form's layers from ``first`` on: these."""
-        pools = []
-        for index, (node, layer) in enumerate(zip(self.nodes, layers, strict=True), first):
-            pools.append(add_pools(model.graph, index, layer))
-            names = ("slot_mapping", "query_starts", "kv_lengths", "block_tables")
-            inputs = [*node.inputs[:5], *pools[-1], *(step[name] for name in names)]
-            attributes = attributes_of(node) | {"group": layer.group, "layer": index}
-            name = node.name or f"recurrence.{index}"
-            paged = make_node(model, "PagedLinearAttention", inputs, attributes, name=name)
-            for value, pool in zip(paged.outputs[1:], pools[-1], strict=True):
-                value.name, value.shape = f"{pool.name}.out", pool.shape
-            replace_node([node], [paged], node.outputs, paged.outputs[:1])
-        return pools
 
 
 def _sizes(node: ir.Node) -> tuple[int, int]:
