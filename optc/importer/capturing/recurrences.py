@@ -25,14 +25,10 @@ from optc.errors import UnsupportedError
 
 _DELTA = frozenset({"query", "key", "value", "g", "beta", "chunk_size"})
 _SPACE = frozenset({"dt", "A", "B", "C", "chunk_size", "dt_bias"})
-#: What callers give, and what changes no result of whole sequences.
-_WITHOUT_MEANING = frozenset(
-    {
-        *("chunk_size", "output_final_state", "return_final_states", "use_cache"),
-        *("output_attentions", "output_hidden_states", "position_ids", "cache_position"),
-        "logits_to_keep",
-    }
-)
+#: Parameters of such functions that change no result of whole sequences.
+_WITHOUT_MEANING = frozenset({"chunk_size", "output_final_state", "return_final_states"})
+#: What kernels know, among what callers forward from the model's own arguments.
+_OF_KERNELS = frozenset({"scale", "z", "seq_idx", "cu_seqlens"})
 #: Makes what stands for a function, of it and of what is traced instead.
 Replace = Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
 #: What a vector's squared length has added, where the module does not say.
@@ -156,12 +152,13 @@ def _by_name(function: Callable[..., Any], traced: Callable[..., Any]) -> Callab
         given = dict(signature.bind(*args, **kwargs).arguments)
         for name, parameter in signature.parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
-                given |= given.pop(name, {})
+                forwarded = given.pop(name, {})
+                given |= {n: v for n, v in forwarded.items() if n in taken | _OF_KERNELS}
         for name in [name for name in given if name not in taken]:
             value = given.pop(name)
-            plain = signature.parameters.get(name)
-            default = None if plain is None else plain.default
-            if name not in _WITHOUT_MEANING and value is not None and value is not default:
+            stated = signature.parameters.get(name)
+            means = value is not None and (stated is None or value is not stated.default)
+            if means and name not in _WITHOUT_MEANING:
                 raise UnsupportedError(f"a recurrence with {name} is not supported")
         return traced(**given)
 

@@ -97,7 +97,9 @@ def test_what_is_not_the_same_is_refused() -> None:
     ):
         with pytest.raises(UnsupportedError, match=reason):
             traced(*operands, **more)
-    traced(*operands, chunk_size=32, output_final_state=True, cu_seqlens=None)
+    # what a caller forwards of the model's own arguments says nothing here
+    forwarded = {"output_router_logits": True, "position_ids": operands[3]}
+    traced(*operands, chunk_size=32, output_final_state=True, cu_seqlens=None, **forwarded)
 
 
 def test_arguments_are_those_of_the_functions_names() -> None:
