@@ -22,6 +22,7 @@ from optc.system.sources.diffusion_folder import may_diffuse
 from optc.system.sources.dim import Dim
 from optc.system.sources.encoder_folder import may_be_encoder
 from optc.system.sources.speech_folder import may_transcribe
+from optc.system.sources.steady import steady
 from optc.system.sources.tensor_source import is_tensor_source
 from optc.system.sources.text_to_text_folder import may_be_text_to_text
 
@@ -104,6 +105,8 @@ def default_recipe(kind: str) -> str:
 
 
 _OF_TENSORS = ("args", "kwargs", "dynamic", "dims", "inputs", "images")
+#: Options that name files which are read more than once.
+_READ = ("draft", "medusa", "eagle", "trained", "base", "calibration", "eval_text")
 
 
 def compile(
@@ -140,7 +143,23 @@ def compile(
         GateError: A gate failed; its ``details`` hold what was measured.
         TypeError: There is no option of a name in ``changes``.
     """
-    own = {name: changes.pop(name) for name in _OF_TENSORS if name in changes}  # type: ignore[misc]
+    asked = with_changes(
+        options or CompileOptions(), {n: changes[n] for n in _READ if n in changes}
+    )
+    with steady([model, *(getattr(asked, name) for name in _READ)]):
+        return _compile(model, recipe, output, options, progress, {**changes})
+
+
+def _compile(
+    model: Any,
+    recipe: str | Path | None,
+    output: str | Path | None,
+    options: CompileOptions | None,
+    progress: Progress,
+    changes: dict[str, Any],
+) -> Artifact:
+    """Compile a model by what it is; raises as `compile`."""
+    own = {name: changes.pop(name) for name in _OF_TENSORS if name in changes}
     kind = source_kind(model)
     if kind == TEXT_GENERATION.name:
         if given := next((name for name, value in own.items() if value), ""):

@@ -19,6 +19,7 @@ from optc.system.logs.logger import logger
 from optc.system.options import CompileOptions
 from optc.system.processes.process_memory import give_back_freed
 from optc.system.progress import Progress
+from optc.system.sources.steady import check_steady
 
 _LOG = logger(__name__)
 T = TypeVar("T")
@@ -67,7 +68,7 @@ class Done:
         """Run those that are wanted, in order."""
         for stage in stages:
             if stage.wanted(self):
-                with self.timed(stage.name):
+                with self.timed(stage.name), _steady_sources():
                     self.leave(stage.run(self))
 
     @contextmanager
@@ -80,6 +81,17 @@ class Done:
         spent = time.perf_counter() - started
         self.seconds[name] = self.seconds.get(name, 0.0) + spent
         _LOG.info("%s took %.1f s", name, spent)
+
+
+@contextmanager
+def _steady_sources() -> Iterator[None]:
+    """Say of a stage during which a source changed just that, whatever came of it."""
+    try:
+        yield
+    except Exception:
+        check_steady()
+        raise
+    check_steady()
 
 
 class Stage(ABC):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from optc.compiling.stages.row import Done, Stage
+from optc.errors import InputError
 from optc.system.progress import no_progress
+from optc.system.sources.steady import steady
 
 
 @dataclass(frozen=True)
@@ -63,3 +66,25 @@ def test_seconds_of_stages_of_one_name_are_added() -> None:
     first = done.seconds["double"]
     done.run([Double()])
     assert done.seconds["double"] >= first
+
+
+class Overwrite(Stage):
+    """A stage during which a source changes."""
+
+    name: ClassVar[str] = "overwrite"
+
+    def __init__(self, source: Path, *, fails: bool) -> None:
+        self.source, self.fails = source, fails
+
+    def run(self, done: Done) -> None:
+        self.source.write_bytes(b"")
+        if self.fails:
+            raise ValueError("mmap length is greater than file size")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_stage_during_which_the_source_changes_says_so(tmp_path: Path, fails: bool) -> None:
+    source = tmp_path / "model.gguf"
+    source.write_bytes(b"weights")
+    with steady([source]), pytest.raises(InputError, match="changed while it was compiled"):
+        Done(no_progress).run([Overwrite(source, fails=fails)])

@@ -53,6 +53,16 @@ def test_a_module_is_compiled_loaded_and_called(tmp_path: Path) -> None:
         engine(x)
 
 
+def test_a_source_that_changes_while_it_is_compiled_is_refused(file: Path, tmp_path: Path) -> None:
+    def told(stage: str, done: int, total: int) -> None:
+        if stage == "passes":
+            onnx.save(proto(["batch", 5]), file)
+
+    with pytest.raises(InputError, match="changed while it was compiled"):
+        optc.compile(file, output=tmp_path / "a", progress=told)
+    assert [one.name for one in tmp_path.iterdir()] == [file.name]
+
+
 def test_two_compiles_of_a_file_are_the_same_bytes(file: Path, tmp_path: Path) -> None:
     digests = {optc.compile(file, output=tmp_path / name).digest for name in "ab"}
     assert len(digests) == 1
