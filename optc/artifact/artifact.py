@@ -221,3 +221,15 @@ def read_manifest(folder: Path) -> Manifest:
     if not os.path.lexists(path):
         raise NoArtifactError(f"holds no {MANIFEST_NAME}", where=str(folder), hint=hint)
     return parse_manifest(read_json(path), str(path))
+
+
+def is_artifact(folder: Path) -> bool:
+    """True for a folder that holds an artifact, damaged ones included. Other folders hold a
+    ``manifest.json``, too: those of web applications and of extensions."""
+    path = folder / MANIFEST_NAME
+    if not path.is_file() or (folder / "engines").is_dir():
+        return path.is_file()
+    try:
+        return {"format", "engines"} <= read_json(path).keys()
+    except ArtifactError:
+        return False

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from optc.artifact.artifact import Artifact
+from optc.artifact.artifact import Artifact, is_artifact
 from optc.artifact.atomic_swap import exchange
 from optc.artifact.digests import hashed_file, hashing_threads
 from optc.artifact.jsonio import pretty_json
@@ -195,9 +195,14 @@ class ArtifactWriter:
         return Artifact(self.output, manifest)
 
     def keep_failed(self, manifest: Manifest, report: dict[str, Any]) -> Path:
-        """Move the folder to ``<output>.failed`` for inspection, replacing an older one there."""
+        """Move the folder to ``<output>.failed`` for inspection, replacing an older one there; if
+        that is something else, to ``<output>.failed-2``, or the next that is free."""
         self._write_texts(manifest, report)
         failed = self._place.with_name(f"{self._place.name}.failed")
+        number = 1
+        while os.path.lexists(failed) and not is_artifact(failed):
+            number += 1
+            failed = failed.with_name(f"{self._place.name}.failed-{number}")
         shutil.rmtree(failed, ignore_errors=True)
         try:
             self.folder.rename(failed)
@@ -225,9 +230,9 @@ class ArtifactWriter:
             return
         if not self._force:
             raise self._exists()
-        if not (self._place / MANIFEST_NAME).is_file():
+        if not is_artifact(self._place):
             raise InputError(
-                f"exists and is no artifact (it holds no {MANIFEST_NAME}); not replaced",
+                "exists and is no artifact; not replaced",
                 where=str(self.output),
                 hint="choose another folder with -o",
             )

@@ -238,6 +238,29 @@ def test_keep_failed_moves_the_folder_aside(tmp_path: Path) -> None:
     assert Artifact.open(kept)
 
 
+def test_keep_failed_replaces_nothing_but_artifacts(tmp_path: Path) -> None:
+    (tmp_path / "a.failed").mkdir()
+    (tmp_path / "a.failed/notes").write_text("mine")
+    (tmp_path / "a.failed-2").write_text("mine, too")
+    for _ in range(2):
+        with ArtifactWriter(tmp_path / "a") as writer:
+            write_files(writer)
+            kept = writer.keep_failed(toy_manifest(writer.hashed_files()), {})
+        assert kept == tmp_path / "a.failed-3"
+    assert Artifact.open(kept)
+    assert names(tmp_path) == ["a.failed", "a.failed-2", "a.failed-3"]
+    assert (tmp_path / "a.failed/notes").read_text() == "mine"
+
+
+def test_force_replaces_no_folder_of_another_manifest(tmp_path: Path) -> None:
+    web = tmp_path / "web"
+    web.mkdir()
+    (web / "manifest.json").write_text('{"name": "an application", "icons": []}')
+    with pytest.raises(InputError, match="is no artifact; not replaced"):
+        enter(web, force=True)
+    assert names(web) == ["manifest.json"]
+
+
 def test_sigterm_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
     script = textwrap.dedent(
         f"""

@@ -12,7 +12,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from optc.artifact.artifact import read_manifest
+from optc.artifact.artifact import is_artifact, read_manifest
 from optc.artifact.manifest import MANIFEST_NAME, Manifest
 from optc.artifact.trust.names import SIGNATURE_NAME
 from optc.errors import ArtifactError, InputError, NoArtifactError
@@ -20,6 +20,8 @@ from optc.system.suggest import near, nearest
 
 VARIABLE = "OPTC_STORE"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+#: Folders that are on their way out, which only `remove` names so.
+_REMOVED = re.compile(r"\..+\.removed-[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -125,14 +127,15 @@ def remove(path: Path) -> int:
     if path.is_symlink():
         hint = f"rm {path} removes the link, optc rm {os.readlink(path)} the artifact"
         raise InputError("is a link", where=str(path), hint=hint)
-    if not (path / MANIFEST_NAME).is_file():
+    if not is_artifact(path):
         known = [one.name for one in stored()]
         hint = near(path.name, known) if known else "optc list shows what there is"
         raise InputError("is no artifact; nothing is removed", where=str(path), hint=hint)
     size = sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
     aside = path.with_name(f".{path.name}.removed-{os.getpid()}")
     for other in path.parent.glob(".*.removed-*"):  # of a removal that was killed
-        shutil.rmtree(other, ignore_errors=True)
+        if _REMOVED.fullmatch(other.name):
+            shutil.rmtree(other, ignore_errors=True)
     try:
         path.rename(aside)
         shutil.rmtree(aside)

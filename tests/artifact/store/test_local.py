@@ -93,16 +93,19 @@ def test_an_artifact_is_removed(store: Path) -> None:
 
 
 def test_what_a_killed_removal_left_goes_with_the_next(store: Path) -> None:
-    left = store / ".other.removed-123"
+    left, other = store / ".other.removed-123", store / ".mail.removed-in-2025"
     (left / "engine").mkdir(parents=True)
+    other.mkdir()
     remove(write_toy(store / "going").path)
-    assert not left.exists()
+    assert list(store.iterdir()) == [other]
 
 
 def test_nothing_else_is_removed(store: Path, tmp_path: Path) -> None:
     write_toy(store / "model")
     (tmp_path / "notes").mkdir()
-    for path in (tmp_path / "notes", tmp_path / "absent"):
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web/manifest.json").write_text('{"name": "an application", "icons": []}')
+    for path in (tmp_path / "notes", tmp_path / "absent", tmp_path / "web"):
         with pytest.raises(InputError, match="is no artifact; nothing is removed"):
             remove(path)
     with pytest.raises(InputError, match="did you mean 'model'"):
@@ -112,6 +115,14 @@ def test_nothing_else_is_removed(store: Path, tmp_path: Path) -> None:
         remove(tmp_path / "link")
     assert (store / "model/manifest.json").exists()
     assert (tmp_path / "notes").exists()
+    assert (tmp_path / "web/manifest.json").exists()
+
+
+@pytest.mark.parametrize("damage", ["", "{", "{}", "[]"])
+def test_a_damaged_artifact_is_removed(store: Path, damage: str) -> None:
+    (write_toy(store / "a").path / "manifest.json").write_text(damage)
+    remove(store / "a")
+    assert list(store.iterdir()) == []
 
 
 def test_the_time_of_an_artifact_is_that_of_its_manifest(store: Path) -> None:
