@@ -143,11 +143,11 @@ def compile(
         GateError: A gate failed; its ``details`` hold what was measured.
         TypeError: There is no option of a name in ``changes``.
     """
-    asked = with_changes(
-        options or CompileOptions(), {n: changes[n] for n in _READ if n in changes}
-    )
-    with steady([model, *(getattr(asked, name) for name in _READ)]):
-        return _compile(model, recipe, output, options, progress, {**changes})
+    given = {**changes}
+    stated = {name: given[name] for name in _READ if name in given}
+    read = [stated.get(name, getattr(options, name, None)) for name in _READ]
+    with steady([model, *read]):
+        return _compile(model, recipe, output, options, progress, given)
 
 
 def _compile(

@@ -128,7 +128,9 @@ class Service:
         try:
             handles = await _submitted(engine, requests)
         except OptcError as error:
-            raise (_about_tools(error) if asked.has_grammar else error) from error.__cause__
+            raise (
+                _about(asked.grammar_of, error) if asked.grammar_of else error
+            ) from error.__cause__
         for handle in handles:
             self.objectives.watch(engine, handle)
             if self.tracing is not None:
@@ -189,8 +191,8 @@ def _forget(begun: Sequence[asyncio.Future[Handle]]) -> None:
     )
 
 
-def _about_tools(error: OptcError) -> Exception:
-    """An error about the grammar that was made of the tools, which the client knows nothing of."""
+def _about(field: str, error: OptcError) -> Exception:
+    """An error about the grammar that was made of a field, which the client knows nothing of."""
     if isinstance(error, RequestError) and error.where.startswith("grammar"):
-        return APIError(400, f"no grammar of these tools: {error.message}", "tools")
+        return APIError(400, f"no grammar of these {field}: {error.message}", field)
     return error

@@ -39,7 +39,17 @@ def has_structure(fields: Mapping[str, Any]) -> bool:
     Raises:
         InputError: As of `take_structure`.
     """
-    return bool(take_structure(dict(fields))) or bool(fields.keys() & set(_OUTPUTS.values()))
+    return bool(pop_structure(dict(fields)))
+
+
+def pop_structure(fields: dict[str, Any]) -> dict[str, Any]:
+    """As `take_structure`, and those that ``fields`` state by their own names.
+
+    Raises:
+        InputError: As of `take_structure`.
+    """
+    found = take_structure(fields)
+    return found | {name: fields.pop(name) for name in _OUTPUTS.values() if name in fields}
 
 
 def _format(form: object) -> dict[str, Any]:

@@ -32,17 +32,15 @@ class ChatWriter:
 
     Args:
         asked: What was asked for.
-        prompt: The prompt as the model sees it.
     """
 
-    def __init__(self, asked: Asked, prompt: Sequence[int]) -> None:
+    def __init__(self, asked: Asked) -> None:
         self.envelope = Envelope(
             "chatcmpl", "chat.completion", "chat.completion.chunk", asked.model
         )
         self._tokenizer = check_model(asked.model)
         self._texts = token_texts(self._tokenizer)
         self._reading = asked.reading
-        self._prompt = prompt
         self._readers: dict[int, Reader] = {}
         self._called: set[int] = set()
         self._token_ids = asked.token_ids
@@ -87,7 +85,7 @@ class ChatWriter:
     def _read(self, choice: int, text: str, *, ends: bool) -> list[Piece]:
         reader = self._readers.get(choice)
         if reader is None:
-            reader = self._reading.reader(self._prompt, self._tokenizer)
+            reader = self._reading.reader()
             self._readers[choice] = reader
         return reader.feed(text) + (reader.finish() if ends else [])
 

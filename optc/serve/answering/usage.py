@@ -18,7 +18,7 @@ def usage_of(asked: Asked, outputs: Sequence[RequestOutput]) -> dict[str, Any]:
     tokenizer = asked.model.engine.tokenizer
     if asked.reading.thoughts is not None and tokenizer is not None:
         thought = sum(
-            asked.reading.thought_tokens(output.prompt_token_ids, one.token_ids, tokenizer)
+            asked.reading.thought_tokens(one.token_ids, tokenizer)
             for output in outputs
             for one in output.completions
         )

@@ -27,16 +27,16 @@ class Form:
 
     Attributes:
         ask: Reads a body.
-        writer: Writes the choices behind a prompt.
+        writer: Writes the choices.
     """
 
     ask: Callable[[dict[str, Any], ModelTable, Asker, Limits], Asked]
-    writer: Callable[[Asked, Sequence[int]], Writer]
+    writer: Callable[[Asked], Writer]
 
 
-COMPLETION = Form(ask_completion, lambda asked, prompt: CompletionWriter(asked))
+COMPLETION = Form(ask_completion, CompletionWriter)
 CHAT = Form(ask_chat, ChatWriter)
-TOKENS = Form(ask_tokens, lambda asked, prompt: TokensWriter(asked))
+TOKENS = Form(ask_tokens, TokensWriter)
 
 
 async def whole_answer(

@@ -40,7 +40,7 @@ class Asked:
         unknown: Names of fields that nobody knows.
         reading: How messages are read.
         echo: Texts begin with their prompts.
-        has_grammar: A grammar was made of the tools.
+        grammar_of: The field that a grammar was made of, such as ``tools``; empty without one.
     """
 
     model: ServedModel
@@ -51,5 +51,5 @@ class Asked:
     token_ids: bool = False
     unknown: tuple[str, ...] = ()
     reading: Reading = field(default_factory=Reading)
-    has_grammar: bool = False
+    grammar_of: str = ""
     echo: bool = False

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from optc.runtime.openai.fields import take_logprobs, take_variables
-from optc.runtime.openai.structures import has_structure
+from optc.runtime.openai.structures import has_structure, pop_structure
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Chat
+from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
 from optc.serve.asking.asked import Asked, Asker
 from optc.serve.asking.messages import for_template
 from optc.serve.asking.read_body import validated
 from optc.serve.asking.sampling import check_completions, fields_of, take_terms
+from optc.serve.asking.thoughts import prompt_begins_thought
 from optc.serve.asking.tools import (
+    answer_grammar,
     grammar_of,
     reading_of,
     strict_grammar,
@@ -23,6 +27,7 @@ from optc.serve.asking.tools import (
 )
 from optc.serve.bodies.chat import ChatBody
 from optc.serve.models import ModelTable, check_model
+from optc.serve.parsing.reading import Reading
 from optc.serve.settings import Limits
 
 
@@ -46,11 +51,10 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
     if body.get("parallel_tool_calls") is False:
         reading = replace(reading, most_calls=1)
     reading, must_call = take_choice(fields, reading)
+    begun = prompt_begins_thought(messages, variables, tokenizer, reading.thoughts)
+    reading = replace(reading, in_thought=begun)
     more: dict[str, Any] = take_logprobs(fields, chat=True)
-    if must_call:
-        more["grammar"] = grammar_of(reading, tokenizer, messages, variables)
-    elif reading.tools and not has_structure(fields):
-        more["grammar"] = strict_grammar(reading, tokenizer, body["tools"])
+    more["grammar"], made_of = _grammar(fields, body, reading, tokenizer, must_call)
     if reading.needs_special_tokens(tokenizer):
         fields.setdefault("skip_special_tokens", False)
     if "max_tokens" not in fields and "max_tokens" not in model.engine.defaults:
@@ -67,5 +71,36 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
         terms.token_ids,
         terms.unknown,
         replace(reading, shows_thoughts=shows),
-        "grammar" in more,
+        made_of,
     )
+
+
+def _grammar(
+    fields: dict[str, Any],
+    body: Mapping[str, Any],
+    reading: Reading,
+    tokenizer: Tokenizer,
+    must_call: bool,
+) -> tuple[str | None, str]:
+    """The grammar that follows from tools and thoughts, if one does, and the field that it is made
+    of; fields that it follows are taken out.
+
+    Raises:
+        APIError, OptcError: Something of it is wrong.
+    """
+    form = "response_format" if "response_format" in fields else "structured_outputs"
+    if must_call:
+        fields.pop("response_format", None)  # of texts, and there will be none
+        if has_structure(fields):
+            message = "a message that must call has no text: leave structured_outputs out"
+            raise APIError(400, message, "structured_outputs")
+        return grammar_of(reading, tokenizer), "tools"
+    if not has_structure(fields):
+        tools = body["tools"] if reading.tools else ()
+        return strict_grammar(reading, tokenizer, tools), "tools" if tools else ""
+    wanted = pop_structure(fields)
+    # OpenAI's field is about texts, so that tools may be called; vLLM's is about all that is said.
+    found = answer_grammar(reading, tokenizer, wanted, calls=form == "response_format")
+    if found is None:
+        fields |= wanted
+    return found, form if found else ""

@@ -9,6 +9,7 @@ from typing import Any
 
 from optc.errors import RequestError
 from optc.proof.conversations.tools_in_text import tools_in_text
+from optc.runtime.params import SamplingParams
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.api_errors import APIError
 from optc.serve.parsing.formats import (
@@ -17,12 +18,15 @@ from optc.serve.parsing.formats import (
     JSON,
     PYTHON,
     XML,
-    ThoughtFormat,
-    begins_in_thought,
+    CallFormat,
     call_format,
     thought_format,
 )
-from optc.serve.parsing.grammars import grammar_of_calls, grammar_of_strict_calls
+from optc.serve.parsing.grammars import (
+    grammar_of_answers,
+    grammar_of_calls,
+    grammar_of_strict_calls,
+)
 from optc.serve.parsing.reading import Reading
 from optc.system.logs.logger import logger
 
@@ -90,32 +94,60 @@ def take_choice(fields: dict[str, Any], reading: Reading) -> tuple[Reading, bool
     return replace(_callable(reading), tools=only, most_calls=1), True
 
 
-def grammar_of(
-    reading: Reading,
-    tokenizer: Tokenizer,
-    messages: Sequence[Mapping[str, Any]],
-    variables: Mapping[str, Any],
-) -> str:
+def grammar_of(reading: Reading, tokenizer: Tokenizer) -> str:
     """The grammar of messages that call.
 
     Args:
         reading: How they are read.
         tokenizer: The model's.
-        messages: That are rendered, to see whether the model begins in a thought.
-        variables: Of the template.
     """
     assert reading.calls is not None
-    thoughts: ThoughtFormat | None = reading.thoughts
-    if thoughts is not None:
-        prompt = tokenizer.render_chat(messages, **variables)
-        thoughts = thoughts if begins_in_thought(prompt, thoughts) else None
     return grammar_of_calls(
         reading.calls,
         reading.tools,
         tokenizer,
         parallel=reading.most_calls != 1,
-        thoughts=thoughts,
+        thoughts=reading.begun,
     )
+
+
+def answer_grammar(
+    reading: Reading, tokenizer: Tokenizer, wanted: Mapping[str, Any], *, calls: bool
+) -> str | None:
+    """The grammar of messages whose text has a structure, where they may begin with a thought or
+    call functions instead; None where the text is all that there is.
+
+    Args:
+        reading: How they are read.
+        tokenizer: The model's.
+        wanted: Sampling parameters of the structure.
+        calls: Tools may be called.
+
+    Raises:
+        RequestError: It is wrong.
+    """
+    form = _writable(reading) if calls else None
+    structure = SamplingParams(**wanted).structure
+    if structure is None or (form is None and reading.begun is None):
+        return None
+    return grammar_of_answers(
+        structure,
+        form,
+        reading.tools,
+        tokenizer,
+        parallel=reading.most_calls != 1,
+        thoughts=reading.begun,
+    )
+
+
+def _writable(reading: Reading) -> CallFormat | None:
+    """The format of calls that a grammar can write beside texts; None where nothing is called, or a
+    text may be a call."""
+    if not reading.tools or reading.calls is None or reading.calls.bare:
+        return None
+    if reading.calls.style == "harmony":
+        return None
+    return HERMES if reading.calls in (XML, GLM) else reading.calls
 
 
 def strict_grammar(

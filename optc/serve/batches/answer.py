@@ -68,7 +68,7 @@ async def _answer(service: Service, endpoint: str, line: Line, salt: str) -> dic
             if told.status != 429:
                 raise
         await asyncio.sleep(_AGAIN_S)
-    writer = form.writer(asked, handles[0].prompt_token_ids)
+    writer = form.writer(asked)
     return await whole_answer(asked, handles, writer, {})
 
 

@@ -78,9 +78,9 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     if tool.get("type") not in (None, "custom"):
         message = f"tools are your own, not {str(tool['type'])[:64]!r}"
         raise APIError(400, message, "tools")
-    function = {"name": tool["name"], "parameters": tool.get("input_schema") or {}}
-    if tool.get("description"):
-        function["description"] = tool["description"]
+    # In the order that OpenAI's clients send: the model sees it.
+    told = {"description": tool["description"]} if tool.get("description") else {}
+    function = {"name": tool["name"], **told, "parameters": tool.get("input_schema") or {}}
     return {"type": "function", "function": function}
 
 

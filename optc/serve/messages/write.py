@@ -41,8 +41,7 @@ class MessageWriter:
         self._stops = asked.requests[0].params.stop_strings
         self._asked = asked
         self._read = len(prompt)
-        reader = asked.reading.reader(prompt, self._tokenizer)
-        self._turn = Turn(reader, shows_thoughts=asked.reading.shows_thoughts)
+        self._turn = Turn(asked.reading.reader(), shows_thoughts=asked.reading.shows_thoughts)
         self._head = {
             "id": f"msg_{uuid.uuid4().hex[:24]}",
             "type": "message",

@@ -6,9 +6,11 @@ In Lark's syntax as llguidance takes it (https://github.com/guidance-ai/llguidan
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from optc.runtime.structured.structure import Structure
 from optc.runtime.text.control_tokens import added_texts
 from optc.runtime.text.tokenizer import Tokenizer
 from optc.serve.parsing.formats import CallFormat, ThoughtFormat
@@ -21,6 +23,9 @@ from optc.serve.parsing.marked_grammars import (
 
 #: How often a message calls at most.
 _MOST = 16
+#: What would end a regular expression in a grammar, and pairs that would not.
+_UNSAFE = re.compile(r"\\.|/|\n", re.DOTALL)
+_SAFE = {"/": "\\/", "\n": "\\n", "\\\n": "\\n"}
 
 
 def grammar_of_calls(
@@ -43,7 +48,34 @@ def grammar_of_calls(
     mark = _marks(tokenizer)
     if calls.style == "harmony":
         return harmony_grammar(tools, mark)
-    body = _calls(calls, tools, mark, parallel)
+    return _behind(thoughts, _calls(calls, tools, mark, parallel), mark)
+
+
+def grammar_of_answers(
+    structure: Structure,
+    calls: CallFormat | None,
+    tools: Mapping[str, Mapping[str, Any]],
+    tokenizer: Tokenizer,
+    *,
+    parallel: bool,
+    thoughts: ThoughtFormat | None,
+) -> str:
+    """A grammar of messages whose text has a structure, or that call functions instead.
+
+    Args:
+        structure: Of the text.
+        calls: How calls are written; None calls nothing.
+        tools, tokenizer, parallel, thoughts: As of `grammar_of_calls`.
+    """
+    mark = _marks(tokenizer)
+    body = "answer"
+    if calls is not None:
+        body = f"(answer | {_calls(calls, tools, mark, parallel)})"
+    return f"{_behind(thoughts, body, mark)}\nanswer: {_term(structure)}"
+
+
+def _behind(thoughts: ThoughtFormat | None, body: str, mark: Callable[[str], str]) -> str:
+    """The start of a grammar: ``body``, behind the end of a thought if the prompt has begun one."""
     if thoughts is None:
         return f"start: {body}"
     end = mark(thoughts.end)
@@ -52,6 +84,17 @@ def grammar_of_calls(
     else:
         thought = f"thought[suffix={end}]: /(?s:.*)/"
     return f"start: thought SPACE {body}\n{thought}\nSPACE: /\\s{{0,4}}/"
+
+
+def _term(structure: Structure) -> str:
+    """A structure as the right side of a rule."""
+    if structure.kind == "json_schema":
+        return json_term(json.loads(structure.text))
+    if structure.kind == "regex":
+        return f"/{_UNSAFE.sub(lambda found: _SAFE.get(found[0], found[0]), structure.text)}/"
+    if structure.kind == "choice":
+        return " | ".join(json.dumps(text) for text in json.loads(structure.text))
+    return f"%lark {{\n{structure.text}\n}}"
 
 
 def grammar_of_strict_calls(

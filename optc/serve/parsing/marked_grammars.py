@@ -71,7 +71,7 @@ def json_term(schema: Mapping[str, Any]) -> str:
     Raises:
         RequestError: It has numbers that no grammar keeps.
     """
-    exact = exact_numbers({**schema, "x-guidance": _LAYOUT}, "")
+    exact = exact_numbers({"x-guidance": _LAYOUT, **schema}, "")
     return f"%json {json.dumps(exact)}"
 
 

@@ -8,18 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optc.runtime.text.tokenizer import Tokenizer
-from optc.serve.parsing.formats import (
-    HARMONY_THOUGHTS,
-    CallFormat,
-    ThoughtFormat,
-    begins_in_thought,
-)
+from optc.serve.parsing.formats import HARMONY_THOUGHTS, CallFormat, ThoughtFormat
 from optc.serve.parsing.harmony import HarmonyReader
 from optc.serve.parsing.message_reader import MessageReader
 from optc.serve.parsing.pieces import PlainReader, Reader
-
-#: Tokens at the end of a prompt among which a thought begins that the model goes on with.
-_END = 32
 
 
 @dataclass(frozen=True)
@@ -32,6 +24,7 @@ class Reading:
         tools: Schemas of the arguments by the names of the functions.
         most_calls: Calls that count, the first ones; None are all.
         shows_thoughts: Give what is thought.
+        in_thought: The prompt has begun a thought.
     """
 
     calls: CallFormat | None = None
@@ -39,9 +32,15 @@ class Reading:
     tools: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     most_calls: int | None = None
     shows_thoughts: bool = True
+    in_thought: bool = False
 
-    def reader(self, prompt: Sequence[int], tokenizer: Tokenizer) -> Reader:
-        """A reader of one message behind a prompt."""
+    @property
+    def begun(self) -> ThoughtFormat | None:
+        """The format of the thought that the prompt has begun; None if it has not."""
+        return self.thoughts if self.in_thought else None
+
+    def reader(self) -> Reader:
+        """A reader of one message."""
         if self.calls is None and self.thoughts is None:
             return PlainReader()
         if self.thoughts is HARMONY_THOUGHTS:
@@ -50,13 +49,11 @@ class Reading:
             self.calls,
             self.thoughts,
             self.tools,
-            in_thought=self._in_thought(prompt, tokenizer),
+            in_thought=self.in_thought,
             most_calls=self.most_calls,
         )
 
-    def thought_tokens(
-        self, prompt: Sequence[int], tokens: Sequence[int], tokenizer: Tokenizer
-    ) -> int:
+    def thought_tokens(self, tokens: Sequence[int], tokenizer: Tokenizer) -> int:
         """The number of tokens of a message that are a thought, its marks included."""
         thoughts = self.thoughts
         if thoughts is None:
@@ -67,18 +64,11 @@ class Reading:
 
         whole = text(len(tokens))
         begins = whole.lstrip().startswith(thoughts.begin)
-        if not begins and not self._in_thought(prompt, tokenizer):
+        if not begins and not self.in_thought:
             return 0
         if thoughts.end not in whole:
             return len(tokens)
         return bisect_left(range(len(tokens)), True, key=lambda count: thoughts.end in text(count))
-
-    def _in_thought(self, prompt: Sequence[int], tokenizer: Tokenizer) -> bool:
-        """The prompt has begun a thought."""
-        if self.thoughts is None:
-            return False
-        end = tokenizer.decode(prompt[-_END:], skip_special_tokens=False)
-        return begins_in_thought(end, self.thoughts)
 
     def needs_special_tokens(self, tokenizer: Tokenizer) -> bool:
         """True if special tokens tell calls and thoughts from other text."""

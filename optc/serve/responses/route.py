@@ -35,7 +35,7 @@ async def responses(request: Request) -> Response:
         facts |= {"model": asked.asked.model.name, "stream": asked.asked.stream}
         (handle,) = await service.begin(asked.asked, asker.request_id)
     facts["prompt_tokens"] = len(handle.prompt_token_ids)
-    writer = ResponseWriter(asked, handle.prompt_token_ids)
+    writer = ResponseWriter(asked)
     if asked.asked.stream:
         note = partial(published, asked.asked.model.engine)
         events = _streamed(handle, writer, asked, request, note)

@@ -49,16 +49,15 @@ class ResponseWriter:
 
     Args:
         asked: What was asked for.
-        prompt: The prompt as the model sees it.
 
     Attributes:
         finished: The whole response, once there is one.
     """
 
-    def __init__(self, asked: AskedResponse, prompt: tuple[int, ...]) -> None:
+    def __init__(self, asked: AskedResponse) -> None:
         reading, tokenizer = asked.asked.reading, check_model(asked.asked.model)
         self._asked = asked
-        self._turn = Turn(reading.reader(prompt, tokenizer), shows_thoughts=reading.shows_thoughts)
+        self._turn = Turn(reading.reader(), shows_thoughts=reading.shows_thoughts)
         self._texts = token_texts(tokenizer)
         self._created = int(time.time())
         self.finished: dict[str, Any] | None = None

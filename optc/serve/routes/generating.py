@@ -46,7 +46,7 @@ async def _answer(request: Request, form: Form) -> Response:
                 facts["cache"] = "semantic"
                 return JSONResponse(known, headers={CACHE: "semantic-hit"})
         handles = await service.begin(asked, asker.request_id)
-    writer = form.writer(asked, handles[0].prompt_token_ids)
+    writer = form.writer(asked)
     facts["prompt_tokens"] = sum(len(handle.prompt_token_ids) for handle in handles)
     if asked.stream:
         events = chunks(asked, handles, writer, facts, service.pace, published)

@@ -153,7 +153,7 @@ def _parts(asked: Asked) -> tuple[str, str]:
         or asked.stream
         or request.adapter is not None
         or asked.n > 1
-        or asked.has_grammar
+        or asked.grammar_of
         or asked.reading.tools
         or params.structure is not None
         or params.logprobs is not None

@@ -289,6 +289,98 @@ def test_tokens_of_thoughts(
     assert streamed["completion_tokens_details"] == wanted
 
 
+@pytest.mark.parametrize("where", ["user", "assistant", "tools"])
+def test_marks_that_others_write_begin_no_thought(make_api: MakeApi, where: str) -> None:
+    template = TEMPLATE + "{% if tools %}{{ tools[0].function.description }}{% endif %}"
+    template += "{% if false %}<think></think>{% endif %}"
+    asked = "Why <think>?" if where == "user" else "hi"
+    seen = [{"role": "user", "content": asked}]
+    if where == "assistant":
+        seen = [USER, {"role": "assistant", "content": "<think>cut"}, USER]
+    variables: dict[str, Any] = {}
+    if where == "tools":
+        told = {**TOOLS[0]["function"], "description": "Say <think> first."}
+        variables = {"tools": [{"type": "function", "function": told}]}
+    engine = saying("hello", seen, template, **variables)
+    more = {"messages": seen, "tools": [], "temperature": 0} | variables
+    assert answers(make_api({"toy": engine}), **more)[0] == {"content": "hello"}
+
+
+def test_a_thought_that_the_last_message_begins_goes_on(make_api: MakeApi) -> None:
+    template = (
+        "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{% if not loop.last %};{% endif %}"
+        "{% endfor %}{% if false %}</think>{% endif %}"
+    )
+    begun = {"role": "assistant", "content": "<think>" + 50 * "well, "}
+    continued = {"continue_final_message": True, "add_generation_prompt": False}
+    engine = saying("so.</think>Yes.", [USER, begun], template, **continued)
+    more = {"messages": [USER, begun], "tools": [], "temperature": 0} | continued
+    message, _ = answers(make_api({"toy": engine}), **more)
+    assert message == {"reasoning": "so.", "content": "Yes."}
+
+
+NUMBER = {
+    "type": "object",
+    "properties": {"n": {"enum": [7, 8]}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+#: Fields that ask for a structure, and a text of it that is none of its beginnings.
+STRUCTURES: dict[str, tuple[dict[str, Any], str]] = {
+    "schema": (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": NUMBER}}},
+        '{"n": 8}',
+    ),
+    "object": ({"response_format": {"type": "json_object"}}, '{"a/b": "\\n}"}'),
+    "regex": ({"structured_outputs": {"regex": "a/b\\/[\n/]x{0,2}"}}, "a/b//xx"),
+    "choice": ({"structured_outputs": {"choice": ["no", 'n"o/}']}}, 'n"o/}'),
+    "grammar": (
+        {"structured_outputs": {"grammar": 'start: "a" thought "}"\nthought: "b" | /[c}]/'}},
+        "a}}",
+    ),
+}
+
+
+@pytest.mark.parametrize("special", [(), ("<think>", "</think>")])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_a_structure_follows_the_thought_that_the_prompt_begins(
+    make_api: MakeApi, name: str, special: tuple[str, ...]
+) -> None:
+    fields, text = STRUCTURES[name]
+    template = TEMPLATE + "<think>{{ '</think>' if done }}"
+    engine = saying(f"Hm, {{ no.</think>\n{text}", [USER], template, special)
+    message, reason = answers(make_api({"toy": engine}), temperature=0, tools=[], **fields)
+    assert (message, reason) == ({"reasoning": "Hm, { no.", "content": text}, "stop")
+    loose = saying(f"Hm.</think>Well, {text}", [USER], template, special)
+    message, reason = answers(make_api({"toy": loose}), seed=1, tools=[], max_tokens=400, **fields)
+    assert reason == "length" or not message.get("content", "").startswith("Well")
+
+
+@pytest.mark.parametrize("name", ["hermes", "xml", "glm", "mistral", "deepseek 3.1"])
+@pytest.mark.parametrize("form", ["schema", "object"])
+def test_a_model_calls_or_answers_in_a_structure(make_api: MakeApi, name: str, form: str) -> None:
+    fields, text = STRUCTURES[form]
+    _, written, tokens = FORMATS[name if name not in ("xml", "glm") else "hermes"]
+    template, more = template_with(FORMATS[name][0]), {"temperature": 0, **fields}
+    engine = saying(text, [USER], template, tokens, tools=TOOLS)
+    assert answers(make_api({"toy": engine}), **more) == ({"content": text}, "stop")
+    engine = saying(written.removeprefix("Well.").strip(), [USER], template, tokens, tools=TOOLS)
+    message, reason = answers(make_api({"toy": engine}), **more)
+    assert message == {"calls": [{"name": "add", "arguments": ARGUMENTS}]}
+    assert reason == "tool_calls"
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
+def test_a_format_of_texts_is_none_of_calls(make_api: MakeApi, choice: Any) -> None:
+    engine = toy_engine(template=template_with(FORMATS["hermes"][0]))
+    more, _ = STRUCTURES["schema"]
+    assert must_call(engine, make_api, tool_choice=choice, parallel_tool_calls=False, **more)
+    body = {"messages": [USER], "tools": TOOLS, "tool_choice": choice} | STRUCTURES["regex"][0]
+    error = make_api({"toy": engine}).error(CHAT, **body)
+    assert error["param"] == "structured_outputs"
+    assert "leave structured_outputs out" in error["message"]
+
+
 def must_call(engine: Engine, make_api: MakeApi, **fields: Any) -> list[dict[str, Any]]:
     message, reason = answers(make_api({"toy": engine}), max_tokens=400, seed=3, **fields)
     assert reason == "tool_calls", message
@@ -376,7 +468,10 @@ def test_calls_behind_a_thought(make_api: MakeApi, special: tuple[str, ...]) -> 
         ({"tool_choice": "required", "tools": None}, "tool_choice"),
         ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
         ({"tool_choice": {"type": "function"}}, "tool_choice.function"),
-        ({"tool_choice": "required", "response_format": {"type": "json_object"}}, None),
+        (
+            {"tool_choice": "required", "structured_outputs": {"regex": "x"}},
+            "structured_outputs",
+        ),
         (
             {
                 "tool_choice": "required",

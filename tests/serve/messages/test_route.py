@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 import optc
+from optc.serve.messages.ask import ask_count
 from optc.serve.settings import HTTPSettings
 from tests.serve.asking.test_tools import ARGUMENTS, FORMATS, SCHEMAS, TOOLS, template_with
 from tests.serve.clients import anthropic_client
@@ -180,6 +181,16 @@ def test_errors(api: Api, status: int, kind: str, fields: dict[str, Any]) -> Non
     assert (body["type"], body["error"]["type"]) == ("error", kind)
     assert body["request_id"] == answer.headers["x-request-id"]
     assert body["error"]["message"]
+
+
+def test_tools_are_told_in_the_order_of_chats() -> None:
+    tool = {"input_schema": {"type": "object"}, "name": "f", "description": "Calls."}
+    (told,) = ask_count({"model": "toy", "messages": [USER], "tools": [tool]})["tools"]
+    assert list(told["function"].items()) == [
+        ("name", "f"),
+        ("description", "Calls."),
+        ("parameters", {"type": "object"}),
+    ]
 
 
 @pytest.mark.parametrize(
