@@ -194,5 +194,5 @@ def _forget(begun: Sequence[asyncio.Future[Handle]]) -> None:
 def _about(field: str, error: OptcError) -> Exception:
     """An error about the grammar that was made of a field, which the client knows nothing of."""
     if isinstance(error, RequestError) and error.where.startswith("grammar"):
-        return APIError(400, f"no grammar of these {field}: {error.message}", field)
+        return APIError(400, f"no grammar follows from {field}: {error.message}", field)
     return error
