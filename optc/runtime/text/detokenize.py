@@ -36,10 +36,12 @@ class Detokenizer:
         # A prompt given as tokens may end inside a character, which the output then completes.
         self._boundary = _boundary(decode, self._window)  # tokens before it end a character
         self._shown = len(decode(self._window[: self._boundary]))
+        self._empty = True
 
     def add(self, token: int) -> str:
         """The text that ``token`` completes; empty inside a character."""
         self._window.append(token)
+        self._empty = False
         text = self._decode(self._window)
         whole = not text.endswith(_REPLACEMENT)
         garbage = len(self._window) >= _MAX_WINDOW
@@ -54,7 +56,10 @@ class Detokenizer:
         return piece
 
     def finish(self) -> str:
-        """The rest of the text, replacement characters for an unfinished character included."""
+        """The rest of the text, replacement characters for an unfinished character included.
+        Without a token there is none: what the prompt has left unfinished is the prompt's."""
+        if self._empty:
+            return ""
         piece = self._decode(self._window)[self._shown :]
         self._shown += len(piece)
         return piece

@@ -55,6 +55,13 @@ def test_an_unfinished_character_shows_at_the_end_only() -> None:
     assert pieces(BYTES, [], ids) == ["a", "", "", "\ufffd"]
 
 
+@pytest.mark.parametrize("tokenizer", [BYTES, FALLBACK], ids=["bytes", "fallback"])
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_no_tokens_are_no_text_wherever_the_prompt_ends(tokenizer: Tokenizer, cut: int) -> None:
+    prompt = tokenizer.encode("a🙂")[:-cut]
+    assert pieces(tokenizer, prompt, []) == [""]
+
+
 def test_an_output_may_complete_a_character_of_the_prompt() -> None:
     ids = BYTES.encode("x€y")
     assert pieces(BYTES, ids[:2], ids[2:]) == ["", "€", "y", ""]
