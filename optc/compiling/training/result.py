@@ -24,6 +24,10 @@ from optc.importer.safetensors import StoredTensor
 from optc.ir.quantized_rows import QuantizedRows, QuantizedTile
 from optc.ir.tensors import ModelTensor
 from optc.ir.weights import Array
+from optc.system.foreign.file import read_file
+from optc.system.safe_json import JSONError, parse_json
+
+_SCHEMA = "optc.training.v1"
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,19 @@ def check_output(folder: Path, *, force: bool) -> None:
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    trained = (folder / STATE_FILE).is_file()
+    trained = _is_result(folder)
     if not (force and trained):
         hint = "take another folder" + (", or --force" if trained else "")
         raise InputError("there is something already", where=str(folder), hint=hint)
+
+
+def _is_result(folder: Path) -> bool:
+    """True for a folder that a training of optc wrote: others have files of that name, too."""
+    try:
+        stated = parse_json(read_file(folder / STATE_FILE))
+    except (OSError, JSONError):
+        return False
+    return isinstance(stated, dict) and stated.get("schema") == _SCHEMA
 
 
 def write_result(
@@ -130,7 +143,7 @@ def _write(
                 parts[f"{name}:{part}"] = array
     if parts:
         save_file(_contiguous(parts), folder / CODES_FILE)
-    state = {"schema": "optc.training.v1", **stated, "tensors": sorted(tensors), "rounded": grids}
+    state = {"schema": _SCHEMA, **stated, "tensors": sorted(tensors), "rounded": grids}
     (folder / STATE_FILE).write_text(json.dumps(state, indent=1, sort_keys=True) + "\n")
 
 

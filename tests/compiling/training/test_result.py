@@ -39,6 +39,11 @@ def test_only_results_of_training_are_replaced(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("")
+    for text in ("", "{}", '{"epochs": 3}'):
+        (other / "training.json").write_text(text)
+        with pytest.raises(InputError, match=r"something already \(take another folder\)"):
+            check_output(other, force=True)
+    (other / "training.json").unlink()
     with pytest.raises(InputError, match=r"something already \(take another folder\)"):
         check_output(other, force=True)
     write_result(tmp_path / "r", TENSORS, {}, STATED, None)

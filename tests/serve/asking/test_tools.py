@@ -299,10 +299,10 @@ def test_marks_that_others_write_begin_no_thought(make_api: MakeApi, where: str)
         seen = [USER, {"role": "assistant", "content": "<think>cut"}, USER]
     variables: dict[str, Any] = {}
     if where == "tools":
-        told = {**TOOLS[0]["function"], "description": "Say <think> first."}
+        told: dict[str, Any] = {"name": "f", "description": "Say <think> first."}
         variables = {"tools": [{"type": "function", "function": told}]}
     engine = saying("hello", seen, template, **variables)
-    more = {"messages": seen, "tools": [], "temperature": 0} | variables
+    more: dict[str, Any] = {"messages": seen, "temperature": 0, "tools": [], **variables}
     assert answers(make_api({"toy": engine}), **more)[0] == {"content": "hello"}
 
 
@@ -312,7 +312,7 @@ def test_a_thought_that_the_last_message_begins_goes_on(make_api: MakeApi) -> No
         "{% endfor %}{% if false %}</think>{% endif %}"
     )
     begun = {"role": "assistant", "content": "<think>" + 50 * "well, "}
-    continued = {"continue_final_message": True, "add_generation_prompt": False}
+    continued: dict[str, Any] = {"continue_final_message": True, "add_generation_prompt": False}
     engine = saying("so.</think>Yes.", [USER, begun], template, **continued)
     more = {"messages": [USER, begun], "tools": [], "temperature": 0} | continued
     message, _ = answers(make_api({"toy": engine}), **more)
