@@ -73,8 +73,6 @@ def load(
 
         choice = artifact.choose(name=settings.engine)
         engines = _engines(artifact, choice.entry, kinds, settings, count)
-        if kinds:
-            _check_states(engines)
         reader = artifact_tokenizer(artifact)
         for opened in engines.values():
             opened.prepare()
@@ -113,21 +111,6 @@ def _engines(
             found = find_draft(artifact, target, role, settings.draft, settings.verify)
             engines[role] = _Engine(*found, threads)
     return engines
-
-
-def _check_states(engines: Mapping[str, _Engine]) -> None:
-    """Refuse drafts where tokens cannot be taken back.
-
-    Raises:
-        InputError: The target or what drafts for it has recurrent states.
-    """
-    for role, engine in engines.items():
-        if any(group.state_slots for group in engine.entry.spec.groups):
-            raise InputError(
-                f"drafted tokens cannot be taken back from the recurrent states of the {role}",
-                where="speculate",
-                hint="leave it out: models with linear attention decode token by token",
-            )
 
 
 def _replacement(

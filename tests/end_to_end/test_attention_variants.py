@@ -15,7 +15,7 @@ import pytest
 import optc
 from optc import registry
 from optc.artifact.artifact import Artifact
-from optc.errors import InputError, UnsupportedError
+from optc.errors import UnsupportedError
 from tests.backends.tvm.engine_driver import EngineDriver
 from tests.end_to_end.test_families import greedy
 from tests.importer.decoders import VOCABULARY, build, config_of, save
@@ -70,7 +70,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 #: Those whose rows may form a tree.
 TREES = ("sinks", "alibi")
-#: Those that cannot take drafts back.
+#: Those whose states cannot take tokens back: drafts that hold are computed again.
 RECURRENT = ("delta rules", "state spaces")
 RANDOM = np.random.default_rng(11)
 #: Repetitive, so that something is drafted; the first is a prefix of the second.
@@ -134,8 +134,8 @@ def test_every_combination_gives_the_tokens_of_plain_decoding(
 ) -> None:
     artifact = compiled(tmp_path_factory, name)
     plain: list[tuple[int, ...]] = []
-    ways = ("off",) if name in RECURRENT else SPECULATION
-    for speculate, chunked, hit in itertools.product(ways, (False, True), (False, True)):
+    ways = itertools.product(SPECULATION, (False, True), (False, True))
+    for speculate, chunked, hit in ways:
         with optc.load(
             artifact,
             speculate=speculate,
@@ -178,24 +178,42 @@ def test_rows_of_a_tree_have_the_bits_of_linear_decoding(
     executable.close()
 
 
-@pytest.mark.parametrize("name", RECURRENT)
-def test_drafts_are_refused_where_states_cannot_be_taken_back(
-    name: str, tmp_path_factory: pytest.TempPathFactory
+@pytest.mark.parametrize(
+    ("target", "draft"),
+    [*((name, name) for name in RECURRENT), RECURRENT, ("sinks", "delta rules")],
+)
+def test_models_with_states_draft_and_are_drafted_for(
+    target: str, draft: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    with pytest.raises(InputError, match="recurrent states of the target") as caught:
-        optc.load(compiled(tmp_path_factory, name), speculate="ngram")
-    assert "leave it out" in caught.value.hint
+    """A model is right about itself, at any temperature, and about another hardly ever."""
+    artifact = compiled(tmp_path_factory, target)
+    with optc.load(artifact, verify="size", kv_memory="4MiB") as engine:
+        plain, *_ = run(engine, batched=False)
+    for budget in (None, 12):
+        with optc.load(
+            artifact,
+            speculate="draft",
+            draft=str(compiled(tmp_path_factory, draft)),
+            num_speculative_tokens=3,
+            token_budget=budget,
+            verify="size",
+            kv_memory="4MiB",
+        ) as engine:
+            for batched in (False, True):
+                assert run(engine, batched=batched)[0] == plain, (budget, batched)
+            metrics = engine.metrics()
+        assert metrics.drafted_tokens
+        assert (metrics.acceptance_rate > 0.9) == (target == draft), metrics.acceptance_rate
 
 
-@pytest.mark.parametrize("asked", [{"self_draft": 1}, {"draft": "self:depth=0.5"}])
-def test_a_compile_with_drafts_is_refused_before_anything_is_built(
-    asked: dict[str, Any], tmp_path: Path
+def test_drafts_that_would_change_states_are_refused_before_anything_is_built(
+    tmp_path: Path,
 ) -> None:
     kind, options = MODELS["delta rules"]
     source = save(build(config_of(kind, **options)), tmp_path / "model")
-    with pytest.raises(UnsupportedError, match="recurrent states of the target") as caught:
-        optc.compile(source, "fp32", tmp_path / "artifact", no_gates=True, **asked)
-    assert "leave drafts out" in caught.value.hint
+    with pytest.raises(UnsupportedError, match="the model has recurrent states") as caught:
+        optc.compile(source, "fp32", tmp_path / "artifact", no_gates=True, self_draft=1)
+    assert "--speculate ngram" in caught.value.hint
     assert not (tmp_path / "artifact").exists()
 
 

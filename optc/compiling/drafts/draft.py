@@ -12,7 +12,6 @@ from optc.artifact.writer import ArtifactWriter
 from optc.backend import BuildOptions
 from optc.compiling.building.built_engine import BuiltEngine, EngineBuilder
 from optc.compiling.drafts.distilled import check_distilled_memory
-from optc.compiling.drafts.recurrences import check_recurrences
 from optc.compiling.lowering.lowering import Lowered, lower, lower_again
 from optc.compiling.resolving.limits import check_disk
 from optc.compiling.resolving.options import ResolvedOptions
@@ -78,7 +77,6 @@ def import_draft(
         options.draft_hub.fetch_weights(source, options.progress)
     imported = importer.import_model(source, allow_remote_code=options.asked.allow_remote_code)
     _check_tokenizer(imported, writer, tokenizer, options.asked.allow_remote_code)
-    check_recurrences(imported.model, "draft model")
     own = width(imported.model.graph.outputs[0])
     if own != vocabulary:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Models with recurrent states take no drafts: a state cannot take tokens back."""
+"""Drafts that models with recurrent states do not take."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 _STATES = ("LinearAttention", "PagedLinearAttention")
+#: What each option would do to a state.
+_WHY = {
+    "self_draft": "the target's first layers would change the states that it keeps",
+    "medusa": "the rows of a tree of drafts would each need a state",
+}
 
 
-def check_recurrences(model: ir.Model, role: str, option: str = "draft") -> None:
-    """Refuse drafts for a target, or by a draft model, with recurrent states.
+def check_recurrences(model: ir.Model, option: str) -> None:
+    """Refuse drafts that a target with recurrent states cannot verify.
 
     Args:
-        model: In any form from the importer on.
-        role: ``target`` or ``draft model``, for the message.
-        option: That asks for drafts.
+        model: The target, in any form from the importer on.
+        option: That asks for drafts, of those named above.
 
     Raises:
         UnsupportedError: It has some.
     """
     if any(is_op(node, *_STATES, domain=DOMAIN) for node in model.graph):
         raise UnsupportedError(
-            f"drafted tokens cannot be taken back from the recurrent states of the {role}",
+            f"the model has recurrent states: {_WHY[option]}",
             where=f"--{option.replace('_', '-')}",
-            hint="leave drafts out: models with linear attention decode token by token",
+            hint="a draft model (--draft) and n-grams (--speculate ngram) draft for such models",
         )

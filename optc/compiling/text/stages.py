@@ -109,9 +109,9 @@ class Lower(Stage):
         """See `Stage`."""
         options, imported = done[ResolvedOptions], done[ImportedModel]
         limits = build_limits(options, imported.max_context)
-        for option in ("draft", "self_draft", "medusa", "eagle"):
+        for option in ("self_draft", "medusa"):
             if getattr(options.asked, option) is not None:
-                check_recurrences(imported.model, "target", option)
+                check_recurrences(imported.model, option)
         lowered = lower(imported.model, options)
         check_limits(options, lowered, done[ArtifactWriter], done[PeakMemory])
         done.warnings += lowered.warnings

@@ -125,8 +125,7 @@ class Tuner:
             [{"prefill_chunk": n} for n in chunks],
             [{"max_sequences": n} for n in (64, 32, 16, 8, 4, 2) if n <= most],
         ]
-        # a recurrent state cannot take drafts back
-        if self.acceptance is not None and not any(group.state_slots for group in spec.groups):
+        if self.acceptance is not None:
             drafts = ({"speculate": "ngram", "max_drafted": n} for n in (2, 4, 8))
             changes.append([{"speculate": None, "max_drafted": MAX_DRAFTED}, *drafts])
         return changes

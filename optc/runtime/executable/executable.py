@@ -34,7 +34,8 @@ class KVGroup:
         layers: Which of the spec's layers are in this group.
         state_slots: 0, or of layers with a recurrent state, in how many of a block's slots the
             state behind the last of its tokens lies (`optc.runtime.executable.recurrent_state`).
-            Such a block is copied whole, and tokens cannot be taken back from it.
+            Such a block is copied whole, and drafts have no slots in it: tokens cannot be taken
+            back from a state.
     """
 
     window: Count
@@ -152,6 +153,11 @@ class StepInterface(Struct, frozen=True, tag="step", forbid_unknown_fields=True)
             raise ValueError(
                 "the layers that 'groups' lists are not those that 'layers' puts there"
             )
+
+    @property
+    def state_groups(self) -> tuple[int, ...]:
+        """The groups whose blocks hold recurrent states."""
+        return tuple(index for index, group in enumerate(self.groups) if group.state_slots)
 
     @property
     def own_layers(self) -> tuple[LayerKV, ...]:

@@ -104,7 +104,7 @@ class KVBlocks:
         log: BlockLog | None = None,
     ) -> None:
         self.windows = windows
-        self._states = frozenset(states)
+        self.states = frozenset(states)
         self.block_size = block_size
         self.pools = tuple(BlockPool(total) for total in totals)
         self.prefixes: PrefixCache | None = None
@@ -213,7 +213,7 @@ class KVBlocks:
                 group,
                 source.blocks[group][full],
                 target.blocks[group][full],
-                self.block_size if group in self._states else rest,
+                self.block_size if group in self.states else rest,
             )
             for group in range(len(self.pools))
         ]

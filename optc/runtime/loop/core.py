@@ -97,7 +97,7 @@ class Core:
             tuple(group.window for group in spec.groups),
             plan.blocks,
             plan.block_size,
-            states=[g for g, group in enumerate(spec.groups) if group.state_slots],
+            states=spec.state_groups,
             prefix_cache=settings.prefix_cache and spec.batch_invariant,
             eviction=settings.prefix_eviction,
             spill=self._spill,
@@ -183,7 +183,8 @@ class Core:
                 chunk.request.metrics.scheduled_s = started
         draws = logit_rows_of(chunks)
         scores = scores_of(chunks, draws)
-        batch = build_batch(chunks, len(self._blocks.pools), self._block_size, scores.rows)
+        groups = len(self._blocks.pools)
+        batch = build_batch(chunks, groups, self._block_size, scores.rows, self._blocks.states)
         batch = with_states(with_adapters(batch, chunks), chunks)
         count = len(batch.logit_rows)
         masks = fill_masks(constrained(draws), count, self.executable.spec)
@@ -208,7 +209,7 @@ class Core:
         now = self._clock()
         decodes = 0
         if self._speculator:
-            decodes = sum(c.completes and c.rows == c.drafted + 1 for c in chunks)
+            decodes = sum(c.completes and c.start >= c.request.num_prompt - 1 for c in chunks)
         updates = [self._update(d, one, now) for d, one in zip(draws, judged, strict=True)]
         if self._speculator and decodes:
             rows = sum(chunk.rows for chunk in chunks)
@@ -285,6 +286,8 @@ class Core:
                 metrics.forced_tokens += count - len(verdict.drawn)
         if delta.finish_reason is not None:
             self._finish(request, delta.finish_reason)
+        elif verdict.accepted and self._blocks.states:
+            self.scheduler.hold(request, verdict.accepted)
         elif verdict.accepted:
             self.scheduler.accept(request, verdict.accepted)
         return Update(request, delta)

@@ -76,6 +76,7 @@ class Request:
         self.num_drafted = 0
         self.draft_parents: Sequence[int] | None = None
         self.num_computed = 0
+        self.num_held = 0
         self.logprobs: list[TokenLogprobs] = []
         self.finish_reason: FinishReason | None = None
         self.error: RequestError | None = None
@@ -113,6 +114,11 @@ class Request:
         """[num_tokens + num_drafted] the tokens and the drafts that may follow, which are one
         path only if ``draft_parents`` is None; a view."""
         return self._tokens[: self.num_tokens + self.num_drafted]
+
+    @property
+    def num_verified(self) -> int:
+        """Tokens that are no drafts."""
+        return self.num_tokens
 
     @property
     def room(self) -> int:

@@ -22,8 +22,9 @@ class Schedulable(Counted, Protocol):
 
     ``leader_id`` is the id of the request whose prompt it shares, or its own. ``rank`` is set when
     it is queued. ``idle`` requests get no rows. ``num_drafted`` tokens after the known ones may be
-    verified along with them. ``score_row`` is the first row whose logits score a token of the
-    prompt: it and those behind it are computed, whatever is cached. None is none."""
+    verified along with them. ``num_held`` of the pending tokens were computed once, as drafts whose
+    states were not kept (`Scheduler.hold`). ``score_row`` is the first row whose logits score a
+    token of the prompt: it and those behind it are computed, whatever is cached. None is none."""
 
     id: int
     leader_id: int
@@ -34,6 +35,7 @@ class Schedulable(Counted, Protocol):
     num_prompt: int
     num_computed: int
     num_drafted: int
+    num_held: int
     tables: BlockTables
 
     @property
@@ -97,6 +99,11 @@ class Rows:
 def pending(request: Schedulable) -> int:
     """Rows that a request wants now."""
     return 0 if request.idle else request.num_tokens - request.num_computed
+
+
+def decodes(request: Schedulable) -> bool:
+    """It wants a row for its next token, and those that were accepted as drafts before."""
+    return 1 <= pending(request) <= 1 + request.num_held
 
 
 def logits_wanted(request: Schedulable, rows: int) -> int:

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from typing import Generic
 
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
-from optc.runtime.scheduling.chunks import Chunk, R, Rows, pending
+from optc.runtime.scheduling.chunks import Chunk, R, Rows, decodes, pending
 from optc.runtime.scheduling.policy import beside, order, place, rank
 from optc.runtime.scheduling.waiting import WaitingQueue
 
@@ -113,11 +113,11 @@ class Scheduler(Generic[R]):
         self.preempted, self.admitted, self.reused = [], [], []
         rows = Rows(self.token_budget, self.max_logit_rows)
         self._running.sort(key=order)
-        decodes = [request for request in self._running if pending(request) == 1]
-        prefills = [request for request in self._running if pending(request) > 1]
-        for request in decodes:
+        decoding = [request for request in self._running if decodes(request)]
+        prefills = [r for r in self._running if pending(r) > 1 and not decodes(r)]
+        for request in decoding:
             self._advance(request, rows)
-        kept_back = max(0, rows.left - self._prefill_chunk) if decodes else 0
+        kept_back = max(0, rows.left - self._prefill_chunk) if decoding else 0
         rows.left -= kept_back
         for request in prefills:
             self._admit(rows, before=request)
@@ -143,8 +143,14 @@ class Scheduler(Generic[R]):
         those behind windows."""
         before = request.num_computed
         request.num_computed += count
+        request.num_held = 0
         self.blocks.store(request, before)
         self.blocks.release_behind(request.tables, request.num_computed)
+
+    def hold(self, request: R, count: int) -> None:
+        """Record that ``count`` drafts were accepted that must be computed again, because the step
+        kept no states behind them: beside the token after them, in the next step."""
+        request.num_held = count
 
     def fork(self, leader: R) -> list[tuple[R, list[BlockCopy]]]:
         """Start those who wait for the prompt that ``leader`` has just computed, as many as fit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -28,19 +28,33 @@ class HasPath(HasDrafts, Protocol):
         """[n] the known tokens and the drafts behind them."""
         ...
 
+    @property
+    def num_verified(self) -> int:
+        """Tokens that are no drafts."""
+        ...
+
 
 R = TypeVar("R", bound=HasPath)
 
 
 def build_batch(
-    chunks: Sequence[Chunk[R]], groups: int, block_size: int, scored: Sequence[int] = ()
+    chunks: Sequence[Chunk[R]],
+    groups: int,
+    block_size: int,
+    scored: Sequence[int] = (),
+    states: Collection[int] = (),
 ) -> StepBatch:
     """The arrays of a step over ``chunks`` (at least one), in their order.
 
     Logits are asked for the last row of every chunk that completes its request and for its
     drafts, in order, and behind these for the rows ``scored``. If there are none, the last row is
     asked for all the same, so that R is never 0; its logits are of no use.
+
+    Drafts have no slots in the groups ``states``, whose blocks hold states: these stay as they are
+    behind the verified tokens.
     """
+    if states and any(c.start + c.rows > c.request.num_verified for c in chunks):
+        return without_drafts(chunks, many_rows(chunks, groups, block_size, scored), states)
     if len(chunks) == 1 and chunks[0].rows == 1 and not chunks[0].drafted:
         return one_row(chunks[0], block_size)
     if all(chunk.rows == 1 and not chunk.drafted for chunk in chunks):
@@ -124,6 +138,18 @@ def many_rows(
         logit_rows=np.array(wanted or [len(positions) - 1], np.int32),
         tree_parent=tree_parent,
     )
+
+
+def without_drafts(
+    chunks: Sequence[Chunk[R]], batch: StepBatch, groups: Collection[int]
+) -> StepBatch:
+    """The batch with no slots for drafts in some groups."""
+    slots = batch.slot_mapping
+    for chunk, end in zip(chunks, batch.query_starts[1:].tolist(), strict=True):
+        drafts = min(chunk.rows, max(0, chunk.start + chunk.rows - chunk.request.num_verified))
+        for group in groups:
+            slots[group, end - drafts : end] = RELEASED
+    return batch
 
 
 def copied_slots(

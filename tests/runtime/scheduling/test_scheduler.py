@@ -6,8 +6,11 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from optc.runtime.kv.kv_blocks import HasPrefix
+from optc.runtime.scheduling.chunks import pending
 from optc.runtime.scheduling.policy import Rank
 from optc.runtime.scheduling.scheduler import Scheduler
 from tests.runtime.support.jobs import Job, make_world
@@ -219,3 +222,55 @@ def test_drafts_do_not_count_as_computed_when_the_step_is_committed() -> None:
     assert job.num_computed == computed + 1
     world.scheduler.accept(job, 2)
     assert job.num_computed == computed + 3
+
+
+def test_held_drafts_are_computed_again_beside_the_next_token_and_before_prompts() -> None:
+    world = make_world(budget=8, spare=50)
+    job = world.add(6, 40)
+    world.step()
+    job.num_drafted = 3
+    world.scheduler.commit(world.scheduler.schedule())
+    job.num_tokens += 3  # two drafts and the token behind them
+    world.scheduler.hold(job, 2)
+    world.add(20, 30)
+    job.num_drafted = 0
+    chunks = world.scheduler.schedule()
+    assert [(c.request.id, c.rows, c.completes) for c in chunks] == [(0, 3, True), (1, 5, False)]
+    world.scheduler.commit(chunks)
+    assert (job.num_computed, job.num_held) == (job.num_tokens, 0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=12), st.data()
+)
+def test_whatever_is_held_all_end_and_every_decode_advances(
+    wanted: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    world = make_world(budget=16, running=8, spare=20, windows=(0, 2))
+    for prompt, output in wanted:
+        world.add(prompt, output)
+    running: list[Job] = []
+    for _ in range(2000):
+        if not world.scheduler.num_running + world.scheduler.num_waiting:
+            break
+        for job in world.scheduler.running:
+            left = job.length - job.num_tokens - 1
+            drafts = data.draw(st.integers(0, 4)) if job.num_computed >= job.num_prompt - 1 else 0
+            job.num_drafted = max(0, min(drafts, left))
+        running = [job for job in world.scheduler.running if pending(job) == 1 + job.num_held]
+        chunks = world.scheduler.schedule()
+        assert sum(chunk.rows for chunk in chunks) <= world.scheduler.token_budget
+        given_rows = {chunk.request.id for chunk in chunks}
+        assert all(job.id in given_rows or job in world.scheduler.preempted for job in running)
+        world.scheduler.commit(chunks)
+        for chunk in chunks:
+            if not chunk.completes:
+                continue
+            job, accepted = chunk.request, data.draw(st.integers(0, chunk.drafted))
+            job.num_tokens += accepted + 1
+            if job.num_tokens >= job.length:
+                world.scheduler.remove(job)
+            elif accepted:
+                world.scheduler.hold(job, accepted)
+        world.scheduler.check_integrity()
+    assert not world.scheduler.num_running + world.scheduler.num_waiting

@@ -24,6 +24,7 @@ class Job:
     salt: str = ""
     leader_id: int = -1
     num_drafted: int = 0
+    num_held: int = 0
     num_prompt: int = 0
     priority: int = 0
     rank: Rank = field(default_factory=lambda: Rank(0, 0))

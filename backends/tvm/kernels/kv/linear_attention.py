@@ -138,7 +138,8 @@ def linear_attention(config: LinearAttention, isa: Isa) -> tvm.tirx.PrimFunc:
     block_size i32 [1], k_pool and v_pool (in place) -> out f32 [T,H*Dv].
 
     A row's token does S = exp(decay) S, then S = S + k u' with u = beta (v - S'k), without delta
-    beta v; its output is scale S'q. ``isa`` changes nothing: every instruction set runs the same
+    beta v; its output is scale S'q. Rows without a slot, which drafts are, come last: the state in
+    the pools is the one before them. ``isa`` changes nothing: every instruction set runs the same
     operations.
     """
     heads, queries = config.heads, config.key_heads * config.key_dim
@@ -227,9 +228,12 @@ def _run(item: _Item) -> None:
             row = bind(first + step)
             at = bind(before + row)
             _row(item, row)
-            last = tir.Or(row == end - 1, at % size == size - 1)
+            # The row behind it may be a draft, which has no slot: its state may not be needed.
+            behind = bind(tir.min(row + 1, end - 1))
+            last = tir.Or(row == end - 1, operands.slots[group, behind] < 0)
+            ends = tir.Or(last, at % size == size - 1)
             # A token without a slot may be in a block that is another sequence's too.
-            with tir.If(tir.And(last, operands.slots[group, row] >= 0)), tir.Then():
+            with tir.If(tir.And(ends, operands.slots[group, row] >= 0)), tir.Then():
                 columns.write(tile(at))
 
 

@@ -5,7 +5,8 @@ beta times v, or, by the delta rule, beta times v less what S already gives for 
 is scale times q S (gated delta rule: Yang et al., arXiv:2412.06464; state space dual: Dao and Gu,
 arXiv:2405.21060).
 
-In pools, a block's state is the one behind the last of its tokens that was computed. Its first
+In pools, a block's state is the one behind the last of its tokens that was computed and has a
+slot: drafts have none, so that the state before them is there if they do not hold. Its first
 slots (`optc.runtime.executable.recurrent_state`) have it: the first half of its rows in the pool of
 keys, the others in that of values.
 """
@@ -119,7 +120,8 @@ def _dense(attributes: Attributes, present: frozenset[str]) -> str:
 
 def _paged(attributes: Attributes, present: frozenset[str]) -> str:
     """Statements: rows q, k, v, decay, beta of the step over the states in the pools, to ``out``
-    [T, H*Dv]; behind the last row of each sequence, and of each block, a state is written."""
+    [T, H*Dv]; behind the last row with a slot of each sequence, and of each block, a state is
+    written."""
     heads, value_dim = int(attributes["num_heads"]), int(attributes["value_dim"])
     scan = (
         "Scan <num_scan_inputs: int = 7, body: graph = row ("
@@ -156,7 +158,12 @@ def _places() -> list[str]:
         "is_first = Equal (row, first_rows)",
         "own_ends = Gather <axis: int = 0> (ends, sequence)",
         "next_row = Add (row, one)",
-        "is_last = Equal (next_row, own_ends)",
+        "ends_sequence = Equal (next_row, own_ends)",
+        "tokens_last = Sub (tokens, one)",
+        "row_behind = Min (next_row, tokens_last)",
+        "behind_written = Gather (written, row_behind)",
+        "behind_unwritten = Not (behind_written)",
+        "is_last = Or (ends_sequence, behind_unwritten)",
         "last_offset = Sub (block_size, one)",
         "offset = Mod (row_index, block_size)",
         "fills = Equal (offset, last_offset)",

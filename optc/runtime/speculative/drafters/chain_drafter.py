@@ -57,7 +57,7 @@ class ChainDrafter(ABC):
         texts = {request.id: self._resume(request) for request, _ in wanted}
         going = self._step(self._catch_up(list(texts.values()), limits), limits)
         while going:
-            going = self._step([Chunk(text, text.written, 1) for text in going], limits)
+            going = self._step(self._next_rows(going), limits)
         return [Drafts(texts[request.id].drafts()) for request, _ in wanted]
 
     @abstractmethod
@@ -112,6 +112,19 @@ class ChainDrafter(ABC):
                 left -= count
         return chunks
 
+    def _next_rows(self, going: Sequence[DraftedText]) -> list[Chunk[DraftedText]]:
+        """Rows for the next draft of each: of the latest one, or of all where states are kept
+        behind verified tokens alone, as long as a step has as many."""
+        if not self.executable.spec.state_groups:
+            return [Chunk(text, text.written, 1) for text in going]
+        chunks: list[Chunk[DraftedText]] = []
+        left = self._token_budget
+        for text in going:
+            left -= text.num_pending
+            if left >= 0:
+                chunks.append(Chunk(text, text.num_computed, text.num_pending))
+        return chunks
+
     def _compute(self, chunks: Sequence[Chunk[DraftedText]], batch: StepBatch) -> Float32:
         """Logits [R, V] of the step of ``chunks``."""
         return self.executable.step(batch)
@@ -120,11 +133,12 @@ class ChainDrafter(ABC):
         """Compute rows and draw from the last of each; returns who goes on."""
         if not chunks:
             return []
-        batch = build_batch(chunks, len(self.executable.spec.groups), self.plan.block_size)
+        spec, size = self.executable.spec, self.plan.block_size
+        batch = build_batch(chunks, len(spec.groups), size, states=spec.state_groups)
         logits = self._compute(chunks, batch)
         for chunk in chunks:
             before = chunk.request.num_computed
-            chunk.request.wrote(chunk.rows)
+            chunk.request.wrote(chunk.start + chunk.rows)
             self._computed(chunk.request, before)
         complete = [chunk.request for chunk in chunks if chunk.completes]
         rows = [text.row() for text in complete]

@@ -35,6 +35,7 @@ class DraftModel(ChainDrafter):
             tuple(group.window for group in executable.spec.groups),
             plan.blocks,
             plan.block_size,
+            states=executable.spec.state_groups,
             prefix_cache=prefix_cache,
         )
         executable.allocate_kv(plan.blocks, plan.block_size)
@@ -68,6 +69,8 @@ class DraftModel(ChainDrafter):
         if text is None:
             text = self._texts[request.id] = DraftedText(request, self._blocks.new_tables())
         before = text.num_computed
+        if self._blocks.states:  # no draft is computed for good
+            text.written = text.num_computed
         text.resume()
         self._computed(text, before)
         # Completions of one prompt, and requests whose blocks were taken, find it in the cache.

@@ -50,6 +50,11 @@ class DraftedText:
         return self.num_tokens - self.num_computed
 
     @property
+    def num_verified(self) -> int:
+        """Tokens that are no drafts."""
+        return self.num_tokens - self.num_drafted
+
+    @property
     def tokens(self) -> Int32:
         """[num_tokens] verified tokens and drafts; a view."""
         return self._tokens[: self.num_tokens]
@@ -79,10 +84,10 @@ class DraftedText:
         """Go on behind ``computed`` tokens: those of a cached prefix, 0 where blocks were taken."""
         self.num_computed = self.written = computed
 
-    def wrote(self, rows: int) -> None:
-        """Take note that ``rows`` more tokens were computed."""
-        self.written += rows
-        self.num_computed = min(self.written, self.num_tokens - self.num_drafted)
+    def wrote(self, length: int) -> None:
+        """Take note that ``length`` tokens are computed."""
+        self.written = length
+        self.num_computed = min(self.written, self.num_verified)
 
     def draft(self, drawn: Sampled) -> None:
         """Add a draft."""

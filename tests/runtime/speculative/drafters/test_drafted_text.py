@@ -65,7 +65,7 @@ def drafted(request: Request, *drafts: int) -> DraftedText:
     text.wrote(4)
     for draft in drafts:
         text.draft(drawn(draft))
-        text.wrote(1)
+        text.wrote(text.num_tokens)
     return text
 
 
@@ -98,9 +98,9 @@ def test_only_verified_tokens_count_as_computed() -> None:
     text.resume()
     text.wrote(3)
     assert (text.written, text.num_computed, text.num_pending) == (3, 3, 1)
-    text.wrote(1)
+    text.wrote(4)
     text.draft(drawn(20))
-    text.wrote(1)
+    text.wrote(5)
     assert (text.written, text.num_computed) == (5, 4)
 
 

@@ -118,9 +118,9 @@ class Step:
         for s, b in enumerate(self.before):
             if b:
                 found[self.block(s, b - 1)] = self.want[s][1][b - 1]
-            for t in range(b, self.lengths[1, s]):
-                ends = t % self.size == self.size - 1 or t == self.lengths[1, s] - 1
-                if ends and self.slots[1, self.starts[s] + t - b] >= 0:
+            slots = self.slots[1, self.starts[s] : self.starts[s + 1]]
+            for t, (slot, behind) in enumerate(pairwise([*slots, -1]), b):
+                if slot >= 0 and (behind < 0 or t % self.size == self.size - 1):
                     found[self.block(s, t)] = self.want[s][1][t]
         return found
 
@@ -161,11 +161,14 @@ def test_rows_are_those_of_a_recurrence(
     Step(config, before, new).check(config, target)
 
 
-def test_rows_without_a_slot_leave_no_state() -> None:
-    step = Step(RAGGED, [31, 0, 40], [2, 33, 3])
-    whole = len(step.kept())
-    step.slots[1, [1, 2 + 31]] = -1  # the last row of the first, the end of the second's block
-    assert len(step.kept()) == whole - 2
+@pytest.mark.parametrize("drafts", [(1, 3, 1), (2, 1, 2), (0, 33, 3)])
+@pytest.mark.parametrize("before", [(31, 0, 40), (30, 5, 29), (3, 31, 0)])
+def test_rows_without_a_slot_leave_the_state_before_them(
+    before: tuple[int, ...], drafts: tuple[int, ...]
+) -> None:
+    step = Step(RAGGED, list(before), [2, 33, 3])
+    for end, count in zip(step.starts[1:], drafts, strict=True):
+        step.slots[1, end - count : end] = -1
     step.check(RAGGED, TARGETS[1])
 
 
