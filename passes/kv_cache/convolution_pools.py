@@ -1,5 +1,5 @@
-"""Pools of the rows that convolutions along the tokens read: a KV group with a window of a few
-tokens, so that everything that holds for keys and values holds for these rows."""
+"""Pools of the rows that convolutions along the tokens go on from: states in blocks, as those of
+recurrences."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import onnx_ir as ir
 from optc.ir.functions import DOMAIN, is_op
 from optc.passes.kv_cache.mixer_pools import Paged, check_tree, refusal
 from optc.runtime.executable.executable import LayerKV
+from optc.runtime.executable.recurrent_state import CONVOLUTION_SLOTS, rows_width
 
 #: Rows are few whatever the context, so that nothing is gained by rounding them.
 _TYPE = "float32"
@@ -43,17 +44,17 @@ class Convolutions:
         return cls(nodes)
 
     @property
-    def windows(self) -> tuple[int, ...]:
-        """Rows that each reads, its own included."""
-        return tuple(node.attributes["kernel"].as_int() for node in self.nodes)
+    def slots(self) -> int:
+        """Slots of a block that hold such rows, alone; 0 where there are none."""
+        return CONVOLUTION_SLOTS if self.nodes else 0
 
-    def layers(self, windows: tuple[int, ...]) -> list[LayerKV]:
-        """Shape and type of the pools of each, which halves of the channels lie in, where KV groups
-        have these windows."""
-        return [
-            LayerKV(windows.index(window), 1, _channels(node) // 2, _channels(node) // 2, _TYPE)
-            for node, window in zip(self.nodes, self.windows, strict=True)
-        ]
+    def layers(self, group: int, slots: int) -> list[LayerKV]:
+        """Shape and type of the pools of each, over so many ``slots`` of a block."""
+        found = []
+        for node in self.nodes:
+            width = rows_width(_channels(node), node.attributes["kernel"].as_int(), slots)
+            found.append(LayerKV(group, 1, width, width, _TYPE))
+        return found
 
 
 def _channels(node: ir.Node) -> int:

@@ -57,9 +57,9 @@ class KVCache(Pass):
     of that many tokens: no row sees further back, and what it does not see of them the attention
     masks. Logits are computed for ``logit_rows`` only.
 
-    A convolution along the tokens keeps the rows that it reads in pools likewise: its group is that
-    of the window of as many tokens, and its layers come behind those of attention. The states of
-    linear attention are a group behind those of windows.
+    The states of linear attention, and the rows that a convolution along the tokens goes on from,
+    are a group behind those of windows: a block holds what is behind its last token. Their layers
+    come behind those of attention.
 
     The keys and values of an encoder's states, which ``optc::CrossAttention`` reads, become pools
     of a last group, which steps do not write.
@@ -156,9 +156,10 @@ class KVCache(Pass):
         kept = [self.kept_of(node, at) for at, node in enumerate(attentions)]
         convolutions = Convolutions.of(model.graph, tree=self.tree)
         recurrences = Recurrences.of(model.graph, tree=self.tree)
-        windows = windows_of(kept, convolutions.windows)
+        windows = windows_of(kept)
         states = len(windows)  # the number of their group
-        windows = (*windows, *((WINDOW,) if recurrences.nodes else ()))
+        slots = recurrences.slots or convolutions.slots
+        windows = (*windows, *((WINDOW,) if slots else ()))
         cross = take_cross(model.graph, len(windows), self.dtype)
         collapse(model)
         step = _replace_inputs(model.graph, tree=self.tree)
@@ -176,7 +177,7 @@ class KVCache(Pass):
             _page(model, node, self, step, {at: (layers[at], pools[at]) for at in entries})
             report.add(_label(node))
         for kind, paged, nodes, found in (
-            ("convolution", ROWS, convolutions.nodes, convolutions.layers(windows)),
+            ("convolution", ROWS, convolutions.nodes, convolutions.layers(states, slots)),
             ("linear attention", STATES, recurrences.nodes, recurrences.layers(states)),
         ):
             pools += paged.page(model, nodes, found, step, len(layers))
@@ -190,7 +191,7 @@ class KVCache(Pass):
             report.add("attention to an encoder", len(cross.layers))
         gather_logit_rows(model.graph, step["logit_rows"])
         kv = KVPools.grouped_by_window(windows, tuple(layers))
-        kv = kv.with_states(states, recurrences.slots) if recurrences.nodes else kv
+        kv = kv.with_states(states, slots) if slots else kv
         RaggedStep(kv, self.tree, features=FEATURES in step, encoded=cross.states).attach(model)
         remove_unused(model)
         report.facts = {"groups": kv.stated()["groups"], "layers": len(attentions)}

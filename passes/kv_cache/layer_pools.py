@@ -48,10 +48,10 @@ def kept_of(
     return Kept(window, dtype, recent)
 
 
-def windows_of(kept: list[Kept], others: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """The windows of all pools, ``others`` among them, ascending; 0 comes first."""
+def windows_of(kept: list[Kept]) -> tuple[int, ...]:
+    """The windows of all pools, ascending; 0 comes first."""
     recent = {one.recent for one in kept if one.recent}
-    return tuple(sorted({one.window for one in kept} | recent | set(others)))
+    return tuple(sorted({one.window for one in kept} | recent))
 
 
 def layer_of(node: ir.Node, group: int, dtype: str) -> LayerKV:

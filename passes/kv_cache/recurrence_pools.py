@@ -52,7 +52,7 @@ class Recurrences:
         return max((state_slots(*_sizes(node)) for node in self.nodes), default=0)
 
     def layers(self, group: int) -> list[LayerKV]:
-        """Shape and type of the pools of each."""
+        """Shape and type of the pools of each, in the KV ``group``."""
         found = []
         for node in self.nodes:
             width = state_width(*_sizes(node))

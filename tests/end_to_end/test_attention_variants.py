@@ -71,7 +71,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 #: Those whose rows may form a tree.
 TREES = ("sinks", "alibi")
 #: Those whose states cannot take tokens back: drafts that hold are computed again.
-RECURRENT = ("delta rules", "state spaces")
+RECURRENT = ("convolutions", "delta rules", "state spaces")
 RANDOM = np.random.default_rng(11)
 #: Repetitive, so that something is drafted; the first is a prefix of the second.
 PROMPTS = [(RANDOM.integers(3, VOCABULARY, 9).tolist() * 4)[:length] for length in (20, 33)]
@@ -180,7 +180,11 @@ def test_rows_of_a_tree_have_the_bits_of_linear_decoding(
 
 @pytest.mark.parametrize(
     ("target", "draft"),
-    [*((name, name) for name in RECURRENT), RECURRENT, ("sinks", "delta rules")],
+    [
+        *((name, name) for name in RECURRENT),
+        ("delta rules", "state spaces"),
+        ("sinks", "convolutions"),
+    ],
 )
 def test_models_with_states_draft_and_are_drafted_for(
     target: str, draft: str, tmp_path_factory: pytest.TempPathFactory
@@ -211,13 +215,13 @@ def test_drafts_that_would_change_states_are_refused_before_anything_is_built(
 ) -> None:
     kind, options = MODELS["delta rules"]
     source = save(build(config_of(kind, **options)), tmp_path / "model")
-    with pytest.raises(UnsupportedError, match="the model has recurrent states") as caught:
+    with pytest.raises(UnsupportedError, match="the model keeps states along the tokens") as caught:
         optc.compile(source, "fp32", tmp_path / "artifact", no_gates=True, self_draft=1)
     assert "--speculate ngram" in caught.value.hint
     assert not (tmp_path / "artifact").exists()
 
 
-@pytest.mark.parametrize("name", ["convolutions", *RECURRENT])
+@pytest.mark.parametrize("name", RECURRENT)
 def test_completions_and_beams_of_one_prompt_go_on_from_its_state(
     name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

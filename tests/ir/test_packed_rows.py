@@ -21,6 +21,11 @@ ROWS = int(STARTS[-1])
 
 def evaluate(op_type: str, inputs: dict[str, Array], attributes: dict[str, Any]) -> Array:
     """The first output of one operator."""
+    return evaluate_all(op_type, inputs, attributes)[0]
+
+
+def evaluate_all(op_type: str, inputs: dict[str, Array], attributes: dict[str, Any]) -> list[Array]:
+    """All outputs of one operator."""
     values = {
         name: ir.Value(
             name=name,
@@ -35,8 +40,8 @@ def evaluate(op_type: str, inputs: dict[str, Array], attributes: dict[str, Any])
         value.name = f"result_{index}"
     model.graph.append(node)
     model.graph.inputs.extend(values.values())
-    model.graph.outputs.append(node.outputs[0])
-    return run(model, inputs)[0]
+    model.graph.outputs.extend(node.outputs)
+    return run(model, inputs)
 
 
 def softmax(scores: Array) -> Array:

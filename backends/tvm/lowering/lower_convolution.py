@@ -10,28 +10,32 @@ from optc.backends.tvm.lowering.lower_rows import vector
 from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, width_of
 from optc.backends.tvm.program import Tensor
 from optc.backends.tvm.weights.weight_layouts import raw_weight
-
-#: Halves of the channels are keys and values, of which kernels take multiples of 8.
-_MULTIPLE = 16
+from optc.runtime.executable.executable import LayerKV
 
 
 def _check(node: ir.Node) -> str:
-    channels = node.attributes.get_int("channels", 0)
-    if channels % _MULTIPLE:
-        return f"{channels} channels of a convolution are not a multiple of {_MULTIPLE}"
+    channels, kernel = _sizes(node)
+    if channels <= 0 or channels % 2 or kernel < 2:
+        return f"a convolution of {channels} channels over {kernel} rows has no halves or no rows"
     return ""
+
+
+def _sizes(node: ir.Node) -> tuple[int, int]:
+    """C and K."""
+    return node.attributes.get_int("channels", 0), node.attributes.get_int("kernel", 0)
 
 
 def _paged_causal_conv(lowering: Lowering, node: ir.Node) -> None:
     """x, weight [C, K], bias?, k_pool, v_pool, …."""
     x = lowering.tensor(node.inputs[0])
-    channels, kernel = (node.attributes.get_int(name, 0) for name in ("channels", "kernel"))
+    channels, kernel = _sizes(node)
     if width_of(x) != channels:
         raise Refused(f"{channels} channels of rows {list(x.shape)}")
     bias = node.inputs[2]
     config = {
         "channels": channels,
         "kernel": kernel,
+        "width": _width(lowering, node),
         "bias": bias is not None,
         "group": node.attributes.get_int("group", 0),
         "groups": lowering.groups,
@@ -43,6 +47,16 @@ def _paged_causal_conv(lowering: Lowering, node: ir.Node) -> None:
     outputs = [("float32", (rows_of(x), channels))]
     (out,) = lowering.call("causal_conv", config, inputs, outputs, pools)
     lowering.tensors[node.outputs[0]] = out
+
+
+def _width(lowering: Lowering, node: ir.Node) -> int:
+    """Numbers of a slot in each pool; refuses pools that are none of states of rows."""
+    group, layer = (node.attributes.get_int(name, -1) for name in ("group", "layer"))
+    if 0 <= layer < len(lowering.kv_layers):
+        width = lowering.kv_layers[layer].key_dim
+        if lowering.kv_layers[layer] == LayerKV(group, 1, width, width, "float32"):
+            return width
+    raise Refused(f"layer {layer} has not the pools of the rows that the convolution goes on from")
 
 
 def _filters(lowering: Lowering, node: ir.Node) -> Tensor:

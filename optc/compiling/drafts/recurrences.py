@@ -1,4 +1,4 @@
-"""Drafts that models with recurrent states do not take."""
+"""Drafts that models with states along the tokens do not take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from optc.ir.functions import DOMAIN, is_op
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-_STATES = ("LinearAttention", "PagedLinearAttention")
+_STATES = ("LinearAttention", "PagedLinearAttention", "CausalConv", "PagedCausalConv")
 #: What each option would do to a state.
 _WHY = {
     "self_draft": "the target's first layers would change the states that it keeps",
@@ -19,7 +19,7 @@ _WHY = {
 
 
 def check_recurrences(model: ir.Model, option: str) -> None:
-    """Refuse drafts that a target with recurrent states cannot verify.
+    """Refuse drafts that a target with states of recurrences or convolutions cannot verify.
 
     Args:
         model: The target, in any form from the importer on.
@@ -30,7 +30,7 @@ def check_recurrences(model: ir.Model, option: str) -> None:
     """
     if any(is_op(node, *_STATES, domain=DOMAIN) for node in model.graph):
         raise UnsupportedError(
-            f"the model has recurrent states: {_WHY[option]}",
+            f"the model keeps states along the tokens: {_WHY[option]}",
             where=f"--{option.replace('_', '-')}",
             hint="a draft model (--draft) and n-grams (--speculate ngram) draft for such models",
         )

@@ -1,4 +1,5 @@
-"""The place of a recurrence's state in a block of the KV pools."""
+"""The places of states in a block of the KV pools: of a recurrence along the tokens, and of a
+convolution."""
 
 from __future__ import annotations
 
@@ -6,6 +7,9 @@ from __future__ import annotations
 _SLOTS = (128, 64, 32, 16)
 #: Numbers of a slot in each pool come in multiples of so many; slots in tiles of 16.
 _WIDTH, _TILE = 8, 16
+#: Slots of a block over which the rows that a convolution goes on from are spread, where no
+#: recurrence wants more.
+CONVOLUTION_SLOTS = 32
 
 
 def state_slots(key_dim: int, value_dim: int) -> int:
@@ -26,3 +30,15 @@ def state_width(key_dim: int, value_dim: int) -> int:
     """The numbers of a head's state that each of those slots has in each pool; 0 without slots."""
     slots = state_slots(key_dim, value_dim)
     return key_dim * value_dim // (2 * slots) if slots else 0
+
+
+def row_stride(channels: int) -> int:
+    """Numbers from one row of a convolution's state to the next in each pool, which has half of the
+    channels: whole vectors of 16."""
+    return -(-channels // (2 * _TILE)) * _TILE
+
+
+def rows_width(channels: int, kernel: int, slots: int) -> int:
+    """The numbers that each of so many ``slots`` has in each pool, to hold the ``kernel`` - 1 rows
+    that a convolution goes on from."""
+    return -(-row_stride(channels) * (kernel - 1) // (slots * _WIDTH)) * _WIDTH

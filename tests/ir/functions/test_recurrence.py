@@ -6,14 +6,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 import pytest
 
-from optc.ir.functions import make_node
 from optc.runtime.executable.recurrent_state import state_slots, state_width
 from tests.ir.test_packed_rows import Array
+from tests.ir.test_packed_rows import evaluate_all as evaluate
 from tests.support import oracle
-from tests.support.ragged import run
 
 HEADS, KEY, VALUE, BLOCK = 4, 16, 16, 16
 STATE_SLOTS = state_slots(KEY, VALUE)
@@ -41,26 +39,6 @@ def folded(operands: dict[str, Array]) -> dict[str, Array]:
 def attributes(key_heads: int, delta: int) -> dict[str, Any]:
     sizes = {"num_heads": HEADS, "key_heads": key_heads, "key_dim": KEY, "value_dim": VALUE}
     return {**sizes, "delta": delta, "scale": 0.25}
-
-
-def evaluate(op_type: str, inputs: dict[str, Array], options: dict[str, Any]) -> list[Array]:
-    """All outputs of one operator."""
-    values = {
-        name: ir.Value(
-            name=name,
-            type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-            shape=ir.Shape(array.shape),
-        )
-        for name, array in inputs.items()
-    }
-    model = ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": 23}, name="one"), ir_version=10)
-    node = make_node(model, op_type, list(values.values()), options)
-    for index, value in enumerate(node.outputs):
-        value.name = f"result_{index}"
-    model.graph.append(node)
-    model.graph.inputs.extend(values.values())
-    model.graph.outputs.extend(node.outputs)
-    return run(model, inputs)
 
 
 @pytest.mark.parametrize(("key_heads", "delta"), [(4, 1), (2, 1), (1, 0)])

@@ -290,14 +290,13 @@ def test_dense_attention_that_is_left_is_an_internal_error() -> None:
     KVCache().ensures(model)
 
 
-@pytest.mark.parametrize("kernel", [2, 5])
-def test_convolutions_are_a_group_with_a_window(kernel: int) -> None:
+@pytest.mark.parametrize(("kernel", "width"), [(2, 8), (5, 8), (40, 24)])
+def test_rows_of_convolutions_are_states_of_blocks(kernel: int, width: int) -> None:
+    """K - 1 rows of 16 channels in each pool, over 32 slots of a multiple of 8."""
     shape = Dense(windows=(0, 5), convolutions=(kernel, 0))
-    model = model_after("kv-cache", shape)
-    kv = RaggedStep.read(model).kv
-    assert [group.window for group in kv.groups] == sorted({kernel, 5})
-    assert kv.layers[1] == LayerKV(kv.layers[1].group, 1, 16, 16, "float32")
-    assert kv.groups[kv.layers[1].group].window == kernel
+    kv = RaggedStep.read(model_after("kv-cache", shape)).kv
+    assert kv.groups == (KVGroup(5, (0,)), KVGroup(2, (1,), 32))
+    assert kv.layers[1] == LayerKV(1, 1, width, width, "float32")
 
 
 def test_convolutions_keep_float32_rows_and_follow_no_trees() -> None:
@@ -313,8 +312,9 @@ def test_convolutions_keep_float32_rows_and_follow_no_trees() -> None:
 def test_states_are_a_group_behind_those_of_windows() -> None:
     shape = FAMILIES["recurrences"]
     kv = RaggedStep.read(model_after("kv-cache{dtype=int8}", shape)).kv
-    assert kv.groups == (KVGroup(0, (0,)), KVGroup(4, (1,)), KVGroup(2, (2, 3), 16))
-    assert kv.layers[2:] == (LayerKV(2, 4, 8, 8, "float32"),) * 2
+    assert kv.groups == (KVGroup(0, (0,)), KVGroup(2, (1, 2, 3), 16))
+    assert kv.layers[1].group == 1
+    assert kv.layers[2:] == (LayerKV(1, 4, 8, 8, "float32"),) * 2
     with pytest.raises(UnsupportedError, match="a recurrence cannot follow a tree of rows"):
         model_after("kv-cache{tree=true}", replace(shape, recurrences=("plain", "", "")))
 

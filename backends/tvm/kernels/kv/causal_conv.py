@@ -1,5 +1,5 @@
-"""The convolution of each channel along a sequence: rows of the step are read from the step, those
-before it from the layer's pools, into which the step's rows are written."""
+"""The convolution of each channel along a sequence: the rows before those of the step are a state
+in the layer's pools, as that of a recurrence is."""
 
 from __future__ import annotations
 
@@ -11,20 +11,33 @@ from tvm.tirx.script.builder import ir as tir
 
 from optc.backends.tvm.isa import Isa
 from optc.backends.tvm.kernels.dsl.script import (
+    LANES,
     SERIAL_WORK,
     Expr,
     bind,
     fma,
     for_rows,
+    hold,
     kernel,
+    load,
     register,
     scratch,
     splat,
     store,
 )
-from optc.backends.tvm.kernels.dsl.vectors import for_vectors, load_part, store_part
-from optc.backends.tvm.kernels.kv.kv_write import write_key, write_value
-from optc.backends.tvm.kernels.kv.pools import TILE, KVShape, k_element, pool_arguments, v_element
+from optc.backends.tvm.kernels.dsl.vectors import load_part, store_part
+from optc.backends.tvm.kernels.kv.pools import TILE, KVShape, pool_arguments
+from optc.backends.tvm.kernels.kv.state_walk import (
+    StepPlaces,
+    Walk,
+    clear_behind,
+    parts_of,
+    walk,
+)
+from optc.runtime.executable.recurrent_state import row_stride
+
+#: Vectors of channels that pass over the rows together.
+_VECTORS = 4
 
 
 @dataclass(frozen=True)
@@ -32,8 +45,9 @@ class CausalConv:
     """A convolution of ``channels`` channels over ``kernel`` rows.
 
     Attributes:
-        channels: C, a multiple of 16; keys have the first half of them, values the other.
+        channels: C, even; the pool of keys has the first half of them, that of values the other.
         kernel: K, at least 2.
+        width: Numbers of a slot in each pool (`optc.runtime.executable.recurrent_state`).
         bias: Each channel has one.
         group: Row of slot_mapping, kv_lengths and block_tables.
         groups: G.
@@ -41,35 +55,26 @@ class CausalConv:
 
     channels: int
     kernel: int
+    width: int
     bias: bool = False
     group: int = 0
     groups: int = 1
+
+    @property
+    def half(self) -> int:
+        """Channels of a pool."""
+        return self.channels // 2
 
 
 @dataclass(frozen=True)
 class _Operands:
     config: CausalConv
-    isa: Isa
     x: Expr
     weight: Expr
     bias: Expr | None
-    slots: Expr
-    starts: Expr
-    lengths: Expr
-    tables: Expr
-    block_size: Expr
+    places: StepPlaces
     pools: tuple[Expr, Expr]
     out: Expr
-
-    @property
-    def half(self) -> int:
-        """Channels of a pool."""
-        return self.config.channels // 2
-
-    @property
-    def shape(self) -> KVShape:
-        """Of the pools."""
-        return KVShape(1, self.half, self.half)
 
 
 def causal_conv(config: CausalConv, isa: Isa) -> tvm.tirx.PrimFunc:
@@ -78,131 +83,130 @@ def causal_conv(config: CausalConv, isa: Isa) -> tvm.tirx.PrimFunc:
     place) -> out f32 [T,C].
 
     Row K - 1 - j of the weight multiplies the row j before; sums begin with the bias and the row
-    itself. Rows with slot -1 are not written. ``isa`` changes how rows are stored, not which.
+    itself. The last K - 1 rows with a slot are kept. ``isa`` changes nothing: every instruction set
+    runs the same operations.
 
     Raises:
         UnsupportedError: The pools have a shape without a kernel.
     """
     channels = config.channels
-    shape = KVShape(1, channels // 2, channels // 2)
     with kernel("causal_conv") as builder:
-        rows, bounds, pages, tiles = (builder.size() for _ in range(4))
-        x = builder.argument("x", (rows, channels))
-        weight = builder.argument("weight", (config.kernel, channels))
-        bias = builder.argument("bias", (channels,)) if config.bias else None
-        slots = builder.argument("slot_mapping", (config.groups, rows), "int32")
-        starts = builder.argument("query_starts", (bounds,), "int32")
-        lengths = builder.argument("kv_lengths", (config.groups, bounds - 1), "int32")
-        tables = builder.argument("block_tables", (config.groups, bounds - 1, pages), "int32")
-        block_size = builder.argument("block_size", (1,), "int32")
-        pools = pool_arguments(builder, tiles, shape)
-        out = builder.argument("out", (rows, channels))
+        rows, tiles = builder.size(), builder.size()
         operands = _Operands(
-            *(config, isa, x, weight, bias, slots, starts, lengths, tables, block_size),
-            *(pools, out),
+            config,
+            builder.argument("x", (rows, channels)),
+            builder.argument("weight", (config.kernel, channels)),
+            builder.argument("bias", (channels,)) if config.bias else None,
+            StepPlaces.arguments(builder, config.group, config.groups, rows),
+            pool_arguments(builder, tiles, KVShape(1, config.width, config.width)),
+            builder.argument("out", (rows, channels)),
         )
-        body = _row_of(operands, bounds)
-        for_rows(rows, rows * (channels * config.kernel) > SERIAL_WORK, body)
+        parts = -(-config.half // (_VECTORS * LANES))
+        # The product with the rows might not fit into an index.
+        parallel = rows > SERIAL_WORK // (channels * config.kernel)
+        items = operands.places.sequences * (2 * parts)
+        for_rows(items, parallel, _item_of(operands, parts))
+        clear_behind(operands.places, operands.out, rows, channels)
     return builder.finish()
 
 
-def _row_of(operands: _Operands, bounds: Expr) -> Callable[[Expr], None]:
-    config = operands.config
+def _item_of(operands: _Operands, parts: int) -> Callable[[Expr], None]:
+    width = _VECTORS * LANES
+    whole, rest = parts_of(operands.config.half, width, LANES)
 
-    def body(row: Expr) -> None:
-        sequence = _sequence_of(operands, bounds, row)
-        first, end = bind(operands.starts[sequence]), operands.starts[sequence + 1]
-        at = bind(operands.lengths[config.group, sequence] - end + row)
-        _write(operands, row)
-        _begin(operands, row)
-        for behind in range(1, config.kernel):
-            with tir.If(row - behind >= first):
+    def body(index: Expr) -> None:
+        part, pair = bind(index % parts), bind(index // parts)
+        pool, sequence = bind(pair % 2), bind(pair // 2)
+
+        def run(start: Expr | int, counts: tuple[int, ...]) -> None:
+            for which in range(2):  # a buffer has no place in a register
+                with tir.If(pool == which), tir.Then():
+                    _run(_Channels(operands, which, start, counts), sequence)
+
+        if not rest:
+            run(bind(part * width), (LANES,) * _VECTORS)
+        elif not whole:
+            run(0, rest)
+        else:
+            with tir.If(part < whole):
                 with tir.Then():
-                    _add_row(operands, row, behind)
-                with tir.Else(), tir.If(at >= behind), tir.Then():
-                    _add_pooled(operands, row, behind, sequence, bind(at - behind))
+                    run(bind(part * width), (LANES,) * _VECTORS)
+                with tir.Else():
+                    run(whole * width, rest)
 
     return body
 
 
-def _sequence_of(operands: _Operands, bounds: Expr, row: Expr) -> Expr:
-    """The sequence of a row; of one behind all sequences, the last."""
-    passed = register(tir.int32(0), "int32", 1)
-    with tir.serial(0, bounds - 2) as other:
-        ended = operands.starts[other + 1] <= row
-        passed.set(passed.get() + tir.cast(ended, "int32"))
-    return bind(passed.get())
+@dataclass(frozen=True)
+class _Channels:
+    """Channels of one pool, which need nothing of the others.
+
+    Attributes:
+        operands: Of the kernel.
+        pool: 0, that of keys, or 1, that of values.
+        start: The first of the pool's channels.
+        counts: Channels of each vector.
+    """
+
+    operands: _Operands
+    pool: int
+    start: Expr | int
+    counts: tuple[int, ...]
+
+    def channel(self, j: int) -> Expr | int:
+        """The first of vector ``j`` in rows of x."""
+        return self.pool * self.operands.config.half + self.start + j * LANES
+
+    def place(self, row: int, j: int) -> tuple[Expr | int, Expr | int]:
+        """Of vector ``j`` in a row of the state: the tile behind the block's first, and the number
+        in it."""
+        config = self.operands.config
+        number = row * row_stride(config.channels) + self.start + j * LANES
+        size = TILE * config.width
+        return number // size, number % size
 
 
-def _write(operands: _Operands, row: Expr) -> None:
-    """The row into its slot."""
-    half, shape = operands.half, operands.shape
-    slot = bind(operands.slots[operands.config.group, row])
-    key, value, head = scratch((half,)), scratch((half,)), tir.int32(0)
-    with tir.If(slot >= 0), tir.Then():
-        for part, start in ((key, 0), (value, half)):
-            _copy(part, operands.x, row, start, half)
-        write_key(operands.pools[0], shape, slot, head, key)
-        write_value(operands.pools[1], shape, slot, head, value, operands.isa)
+def _run(part: _Channels, sequence: Expr) -> None:
+    """All rows of a sequence in this step."""
+    rows = part.operands.config.kernel - 1
+    state = scratch((rows, len(part.counts) * LANES))
+    pool = part.operands.pools[part.pool]
+    vectors = list(enumerate(part.counts))
+
+    def clear() -> None:
+        for row in range(rows):
+            for j, _ in vectors:
+                store(state, splat(0.0), row, j * LANES)
+
+    def read(tile: Expr) -> None:
+        for row in range(rows):
+            for j, count in vectors:
+                behind, start = part.place(row, j)
+                store(state, load_part(pool, count, tile + behind, 0, start), row, j * LANES)
+
+    def write(tile: Expr) -> None:
+        for row in range(rows):
+            for j, count in vectors:
+                behind, start = part.place(row, j)
+                value = load(state, row, j * LANES)
+                store_part(pool, value, count, tile + behind, 0, start)
+
+    walk(part.operands.places, sequence, Walk(clear, read, lambda r: _row(part, state, r), write))
 
 
-def _copy(part: Expr, x: Expr, row: Expr, start: int, width: int) -> None:
-    for_vectors(width, lambda o, n: store_part(part, load_part(x, n, row, start + o), n, o))
-
-
-def _begin(operands: _Operands, row: Expr) -> None:
-    """The bias and the row itself."""
-    last = operands.config.kernel - 1
-
-    def begin(o: Expr | int, n: int) -> None:
-        sums = splat(0.0) if operands.bias is None else load_part(operands.bias, n, o)
-        own = load_part(operands.x, n, row, o)
-        store_part(operands.out, fma(own, load_part(operands.weight, n, last, o), sums), n, row, o)
-
-    for_vectors(operands.config.channels, begin)
-
-
-def _add_row(operands: _Operands, row: Expr, behind: int) -> None:
-    """A row of this step."""
-
-    def read(o: Expr | int, n: int) -> Expr:
-        return load_part(operands.x, n, row - behind, o)
-
-    _add(operands, row, behind, 0, operands.config.channels, read)
-
-
-def _add_pooled(operands: _Operands, row: Expr, behind: int, sequence: Expr, at: Expr) -> None:
-    """The row of the token ``at`` in its sequence, from the pools."""
-    config, half, shape = operands.config, operands.half, operands.shape
-    size = bind(operands.block_size[0])
-    block = operands.tables[config.group, sequence, at // size]
-    slot = bind(block * size + at % size)
-    tile, offset = bind(slot // TILE), bind(slot % TILE)
-    keys = scratch((half,))
-    with tir.serial(0, half) as d:
-        store(keys, operands.pools[0][tile, 0, k_element(shape, offset, d)], d)
-    start = bind(v_element(shape, offset, 0))
-    _add(operands, row, behind, 0, half, lambda o, n: load_part(keys, n, o))
-    _add(
-        *(operands, row, behind, half, half),
-        lambda o, n: load_part(operands.pools[1], n, tile, 0, start + o),
-    )
-
-
-def _add(
-    operands: _Operands,
-    row: Expr,
-    behind: int,
-    start: int,
-    width: int,
-    read: Callable[[Expr | int, int], Expr],
-) -> None:
-    """Add ``width`` channels from ``start`` on, each by its weight."""
-    tap = operands.config.kernel - 1 - behind
-
-    def add(o: Expr | int, n: int) -> None:
-        sums = load_part(operands.out, n, row, start + o)
-        product = fma(read(o, n), load_part(operands.weight, n, tap, start + o), sums)
-        store_part(operands.out, product, n, row, start + o)
-
-    for_vectors(width, add)
+def _row(part: _Channels, state: Expr, row: Expr) -> None:
+    """One row of the output; its own row becomes the last of the state."""
+    operands, kernel_rows = part.operands, part.operands.config.kernel
+    for j, count in enumerate(part.counts):
+        at = part.channel(j)
+        own = hold(load_part(operands.x, count, row, at))
+        begin = splat(0.0) if operands.bias is None else load_part(operands.bias, count, at)
+        taps = [load_part(operands.weight, count, tap, at) for tap in range(kernel_rows)]
+        sums = register(fma(own, taps[-1], begin))
+        for behind in range(1, kernel_rows):
+            one = load(state, kernel_rows - 1 - behind, j * LANES)
+            sums.set(fma(one, taps[kernel_rows - 1 - behind], sums.get()))
+        store_part(operands.out, sums.get(), count, row, at)
+        for older in range(kernel_rows - 2):
+            store(state, load(state, older + 1, j * LANES), older, j * LANES)
+        store(state, own, kernel_rows - 2, j * LANES)

@@ -24,11 +24,17 @@ from optc.backends.tvm.kernels.dsl.script import (
     register,
     scratch,
     splat,
-    wide,
 )
-from optc.backends.tvm.kernels.dsl.vectors import for_vectors, load_part, store_part
+from optc.backends.tvm.kernels.dsl.vectors import load_part, store_part
 from optc.backends.tvm.kernels.kv.pools import TILE, KVShape, pool_arguments
 from optc.backends.tvm.kernels.kv.recurrent_state import Columns
+from optc.backends.tvm.kernels.kv.state_walk import (
+    StepPlaces,
+    Walk,
+    clear_behind,
+    parts_of,
+    walk,
+)
 from optc.errors import UnsupportedError
 from optc.runtime.executable.recurrent_state import state_slots, state_width
 
@@ -105,11 +111,7 @@ class _Operands:
     v: Expr
     decay: Expr
     beta: Expr
-    slots: Expr
-    starts: Expr
-    lengths: Expr
-    tables: Expr
-    block_size: Expr
+    places: StepPlaces
     pools: tuple[Expr, Expr]
     out: Expr
 
@@ -145,8 +147,7 @@ def linear_attention(config: LinearAttention, isa: Isa) -> tvm.tirx.PrimFunc:
     heads, queries = config.heads, config.key_heads * config.key_dim
     values = heads * config.value_dim
     with kernel("linear_attention") as builder:
-        rows, bounds, pages, tiles = (builder.size() for _ in range(4))
-        sequences = bounds - 1
+        rows, tiles = builder.size(), builder.size()
         operands = _Operands(
             config,
             builder.argument("q", (rows, queries)),
@@ -154,32 +155,22 @@ def linear_attention(config: LinearAttention, isa: Isa) -> tvm.tirx.PrimFunc:
             builder.argument("v", (rows, values)),
             builder.argument("decay", (rows, heads)),
             builder.argument("beta", (rows, heads)),
-            builder.argument("slot_mapping", (config.groups, rows), "int32"),
-            builder.argument("query_starts", (bounds,), "int32"),
-            builder.argument("kv_lengths", (config.groups, sequences), "int32"),
-            builder.argument("block_tables", (config.groups, sequences, pages), "int32"),
-            builder.argument("block_size", (1,), "int32"),
+            StepPlaces.arguments(builder, config.group, config.groups, rows),
             pool_arguments(builder, tiles, config.shape),
             builder.argument("out", (rows, values)),
         )
         parts = -(-config.value_dim // (_VECTORS * LANES))
         # The product with the rows might not fit into an index.
         parallel = rows > SERIAL_WORK // (values * config.key_dim)
-        for_rows(sequences * (heads * parts), parallel, _item_of(operands, parts))
-        _clear(operands.out, operands.starts[sequences], rows, values)
+        items = operands.places.sequences * (heads * parts)
+        for_rows(items, parallel, _item_of(operands, parts))
+        clear_behind(operands.places, operands.out, rows, values)
     return builder.finish()
-
-
-def _clear(out: Expr, begin: Expr, rows: Expr, width: int) -> None:
-    """Zero the rows behind all sequences."""
-    with tir.serial(0, rows - begin) as row:
-        for_vectors(width, lambda o, n: store_part(out, splat(0.0), n, begin + row, o))
 
 
 def _item_of(operands: _Operands, parts: int) -> Callable[[Expr], None]:
     config, width = operands.config, _VECTORS * LANES
-    whole, rest = divmod(config.value_dim, width)
-    counts = tuple(min(LANES, rest - start) for start in range(0, rest, LANES))
+    whole, rest = parts_of(config.value_dim, width, LANES)
 
     def body(index: Expr) -> None:
         part, pair = bind(index % parts), bind(index // parts)
@@ -194,47 +185,22 @@ def _item_of(operands: _Operands, parts: int) -> Callable[[Expr], None]:
         if not rest:
             run(bind(part * width), (LANES,) * _VECTORS)
         elif not whole:
-            run(0, counts)
+            run(0, rest)
         else:
             with tir.If(part < whole):
                 with tir.Then():
                     run(bind(part * width), (LANES,) * _VECTORS)
                 with tir.Else():
-                    run(whole * width, counts)
+                    run(whole * width, rest)
 
     return body
 
 
 def _run(item: _Item) -> None:
     """All rows of the sequence in this step."""
-    operands, columns = item.operands, item.columns
-    group, sequence = operands.config.group, item.sequence
-    first, end = bind(operands.starts[sequence]), bind(operands.starts[sequence + 1])
-    size = bind(operands.block_size[0])
-    before = bind(operands.lengths[group, sequence] - end)
-
-    def tile(at: Expr) -> Expr:
-        """The first of the block that has the token ``at``."""
-        return wide(operands.tables[group, sequence, at // size] * (size // TILE))
-
-    with tir.If(first < end), tir.Then():
-        start = bind(before + first)
-        with tir.If(start > 0):
-            with tir.Then():
-                columns.read(tile(bind(start - 1)))
-            with tir.Else():
-                columns.clear()
-        with tir.serial(0, end - first) as step:
-            row = bind(first + step)
-            at = bind(before + row)
-            _row(item, row)
-            # The row behind it may be a draft, which has no slot: its state may not be needed.
-            behind = bind(tir.min(row + 1, end - 1))
-            last = tir.Or(row == end - 1, operands.slots[group, behind] < 0)
-            ends = tir.Or(last, at % size == size - 1)
-            # A token without a slot may be in a block that is another sequence's too.
-            with tir.If(tir.And(ends, operands.slots[group, row] >= 0)), tir.Then():
-                columns.write(tile(at))
+    columns = item.columns
+    do = Walk(columns.clear, columns.read, lambda row: _row(item, row), columns.write)
+    walk(item.operands.places, item.sequence, do)
 
 
 def _row(item: _Item, row: Expr) -> None:

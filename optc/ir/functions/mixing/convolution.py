@@ -3,13 +3,19 @@
 Row i of a sequence is the sum over j < kernel of weight[:, kernel - 1 - j] times row i - j, rows
 before the first one being zeros: PyTorch's depthwise ``conv1d`` with kernel - 1 rows of padding in
 front (LFM2's short convolutions; those of Mamba: Gu and Dao, arXiv:2312.00752, section 3.4).
+
+In pools, the first numbers of a block are its state, the K-1 rows up to the last of its tokens that
+was computed, the oldest first: half of the channels in the pool of keys, the other half in that of
+values (`optc.runtime.executable.recurrent_state`).
 """
 
 from __future__ import annotations
 
 from optc.ir.functions.mixing.paged_attention import step_constants, write_slots
+from optc.ir.functions.mixing.state_blocks import new_states, places
 from optc.ir.functions.mixing.visible_tokens import row_places
-from optc.ir.functions.operator import Attributes, Operator, integer, integers, real
+from optc.ir.functions.operator import Attributes, Operator, integers, real
+from optc.runtime.executable.recurrent_state import row_stride
 
 _SHAPE = {"channels": int, "kernel": int}
 
@@ -39,81 +45,105 @@ def _dense(attributes: Attributes, present: frozenset[str]) -> str:
 
 
 def _paged(attributes: Attributes, present: frozenset[str]) -> str:
-    """Statements: x [T, C], and what pools hold of the rows before, to ``out`` [T, C]."""
-    channels, kernel = int(attributes["channels"]), int(attributes["kernel"])
-    half = channels // 2
+    """Statements: x [T, C], and what pools hold of the rows before, to ``out`` [T, C]; behind the
+    last row of each sequence, and of each block, the last K-1 rows are kept."""
+    scan = (
+        "Scan <num_scan_inputs: int = 3, body: graph = row ("
+        "float[R, C] before, float[C] row_x, bool row_first, float[R, C] row_loaded)"
+        " => (float[R, C] after, float[K, C] row_window, float[R, C] row_state) {\n"
+        + "\n".join(_slide())
+        + "\n}>"
+    )
     return "\n".join(
         [
             *step_constants(attributes),
             *write_slots(),
             *row_places(),
-            integers("halves", (half, channels - half)),
-            "k_half, v_half = Split <axis: int = -1> (x, halves)",
-            *_written("k", half),
-            *_written("v", channels - half),
-            "first_rows = Gather <axis: int = 0> (starts, sequence)",
-            "table_32 = Gather <axis: int = 0> (block_tables, group)",
-            "table = Cast <to: int = 7> (table_32)",
-            "pages_1 = Shape <start: int = 1, end: int = 2> (table)",
-            "pages = Squeeze (pages_1, first)",
-            "last_page = Sub (pages, one)",
-            real("nothing", 0.0),
-            *(line for behind in range(kernel) for line in _tap(behind, kernel)),
-            "out = Sum ("
-            + ", ".join([f"part_{behind}" for behind in range(kernel)])
-            + (", bias)" if "bias" in present else ")"),
+            *places(),
+            *_read(attributes),
+            f"left, windows, row_states = {scan} (nothing_yet, x, is_first, loaded)",
+            "taps_by_row = Transpose <perm: ints = [1, 0]> (weight)",
+            "products = Mul (windows, taps_by_row)",
+            "sums = ReduceSum <keepdims: int = 0> (products, second)",
+            f"out = {'Add (sums, bias)' if 'bias' in present else 'Identity (sums)'}",
+            *_write(attributes),
         ]
     )
 
 
-def _written(kind: str, dim: int) -> list[str]:
-    """Rows [T, D] at their slots in a pool [blocks, 1, block_size, D]: ``{kind}_slots`` [M, D]."""
-    pool = f"{kind}_pool"
+def _slide() -> list[str]:
+    """One row's statements: the rows ``before`` it [K-1, C], or those that are loaded, and itself
+    are the window; all but its first row are ``after``."""
     return [
-        integers(f"{kind}_flat_shape", (-1, dim)),
-        f"{kind}_shape = Shape ({pool})",
-        f"{kind}_flat = Reshape ({pool}, {kind}_flat_shape)",
-        f"{kind}_kept = Compress <axis: int = 0> ({kind}_half, written)",
-        f"{kind}_slots = ScatterND ({kind}_flat, write_index, {kind}_kept)",
-        f"{kind}_pool_out = Reshape ({kind}_slots, {kind}_shape)",
+        "from_state = Where (row_first, row_loaded, before)",
+        integers("rows_axis", (0,)),
+        "own = Unsqueeze (row_x, rows_axis)",
+        "row_window = Concat <axis: int = 0> (from_state, own)",
+        integers("second_row", (1,)),
+        integers("rows_end", (1 << 31,)),
+        "after = Slice (row_window, second_row, rows_end, rows_axis)",
+        "row_state = Identity (after)",
     ]
 
 
-def _tap(behind: int, kernel: int) -> list[str]:
-    """``part_{behind}`` [T, C]: the rows so far behind, by their weight."""
-    n = str(behind)
-    return [
-        integer(f"behind_{n}", behind),
-        integer(f"tap_{n}", kernel - 1 - behind),
-        # a row of this step is read from x
-        f"row_{n}_raw = Sub (row, behind_{n})",
-        f"row_{n} = Max (row_{n}_raw, zero)",
-        f"x_{n} = Gather <axis: int = 0> (x, row_{n})",
-        f"is_new_{n} = GreaterOrEqual (row_{n}_raw, first_rows)",
-        f"is_new_column_{n} = Unsqueeze (is_new_{n}, second)",
-        # an earlier one from the pools
-        f"at_{n}_raw = Sub (row_index, behind_{n})",
-        f"at_{n} = Max (at_{n}_raw, zero)",
-        f"page_{n}_raw = Div (at_{n}, block_size)",
-        f"page_{n} = Min (page_{n}_raw, last_page)",  # rows behind the last sequence
-        f"offset_{n} = Mod (at_{n}, block_size)",
-        f"sequence_column_{n} = Unsqueeze (sequence, second)",
-        f"page_column_{n} = Unsqueeze (page_{n}, second)",
-        f"entry_{n} = Concat <axis: int = 1> (sequence_column_{n}, page_column_{n})",
-        f"block_{n}_raw = GatherND (table, entry_{n})",
-        f"block_{n} = Max (block_{n}_raw, zero)",
-        f"base_{n} = Mul (block_{n}, block_size)",
-        f"slot_{n} = Add (base_{n}, offset_{n})",
-        f"k_{n} = Gather <axis: int = 0> (k_slots, slot_{n})",
-        f"v_{n} = Gather <axis: int = 0> (v_slots, slot_{n})",
-        f"pooled_{n} = Concat <axis: int = 1> (k_{n}, v_{n})",
-        f"exists_{n} = GreaterOrEqual (at_{n}_raw, zero)",
-        f"exists_column_{n} = Unsqueeze (exists_{n}, second)",
-        f"earlier_{n} = Where (exists_column_{n}, pooled_{n}, nothing)",
-        f"read_{n} = Where (is_new_column_{n}, x_{n}, earlier_{n})",
-        f"weight_{n} = Gather <axis: int = 1> (weight, tap_{n})",
-        f"part_{n} = Mul (read_{n}, weight_{n})",
+def _sizes(attributes: Attributes) -> tuple[int, int, int]:
+    """Rows of a state, channels in each pool, and the numbers from one row to the next there."""
+    channels = int(attributes["channels"])
+    return int(attributes["kernel"]) - 1, channels // 2, row_stride(channels)
+
+
+def _read(attributes: Attributes) -> list[str]:
+    """``states`` [blocks, K-1, C] of the pools; ``loaded`` [T, K-1, C], from which each row would
+    go on."""
+    rows, half, stride = _sizes(attributes)
+    lines = [
+        integers("of_block", (0, -1)),
+        integers("state_begin", (0,)),
+        integers("state_end", (rows * stride,)),
+        integers("half_shape", (0, rows, stride)),
+        integers("channels_end", (half,)),
+        integers("channels_axis", (2,)),
     ]
+    for kind in "kv":
+        lines += [
+            f"{kind}_flat = Reshape ({kind}_pool, of_block)",
+            f"{kind}_numbers = Slice ({kind}_flat, state_begin, state_end, second)",
+            f"{kind}_rows = Reshape ({kind}_numbers, half_shape)",
+            f"{kind}_half = Slice ({kind}_rows, state_begin, channels_end, channels_axis)",
+        ]
+    return [
+        *lines,
+        "states = Concat <axis: int = 2> (k_half, v_half)",
+        "states_before = Gather <axis: int = 0> (states, block_before)",
+        integers("state_axes", (1, 2)),
+        "has_state = Unsqueeze (has_before, state_axes)",
+        real("nothing", 0.0),
+        "loaded = Where (has_state, states_before, nothing)",
+        integers("state_shape", (rows, 2 * half)),
+        "nothing_yet = Expand (nothing, state_shape)",
+    ]
+
+
+def _write(attributes: Attributes) -> list[str]:
+    """The pools with the states of rows that are kept."""
+    rows, half, stride = _sizes(attributes)
+    lines = [
+        *new_states(),
+        "k_new, v_new = Split <axis: int = 2, num_outputs: int = 2> (new_states)",
+        integers("flat_shape", (0, rows * stride)),
+        integers("rest_end", (1 << 31,)),
+        integers("padding", (0, 0, 0, 0, 0, stride - half)),
+    ]
+    for kind in "kv":
+        lines += [
+            f"{kind}_padded = Pad ({kind}_new, padding)",
+            f"{kind}_new_numbers = Reshape ({kind}_padded, flat_shape)",
+            f"{kind}_other = Slice ({kind}_flat, state_end, rest_end, second)",
+            f"{kind}_whole = Concat <axis: int = 1> ({kind}_new_numbers, {kind}_other)",
+            f"{kind}_shape = Shape ({kind}_pool)",
+            f"{kind}_pool_out = Reshape ({kind}_whole, {kind}_shape)",
+        ]
+    return lines
 
 
 OPERATORS = (

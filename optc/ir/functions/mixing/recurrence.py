@@ -5,15 +5,14 @@ beta times v, or, by the delta rule, beta times v less what S already gives for 
 is scale times q S (gated delta rule: Yang et al., arXiv:2412.06464; state space dual: Dao and Gu,
 arXiv:2405.21060).
 
-In pools, a block's state is the one behind the last of its tokens that was computed and has a
-slot: drafts have none, so that the state before them is there if they do not hold. Its first
-slots (`optc.runtime.executable.recurrent_state`) have it: the first half of its rows in the pool of
-keys, the others in that of values.
+In pools, the first slots of a block (`optc.runtime.executable.recurrent_state`) have its state: the
+first half of the state's rows in the pool of keys, the others in that of values.
 """
 
 from __future__ import annotations
 
 from optc.ir.functions.mixing.paged_attention import step_constants, write_slots
+from optc.ir.functions.mixing.state_blocks import new_states, places
 from optc.ir.functions.mixing.visible_tokens import row_places
 from optc.ir.functions.operator import Attributes, Operator, integers, real
 from optc.runtime.executable.recurrent_state import state_slots, state_width
@@ -136,7 +135,7 @@ def _paged(attributes: Attributes, present: frozenset[str]) -> str:
             *step_constants(attributes),
             *write_slots(),
             *row_places(),
-            *_places(),
+            *places(),
             *_read(attributes),
             *_heads(attributes, (0,)),
             f"left, rows, row_states = {scan} (nothing_yet, q_heads, k_heads, v_heads, decay, beta,"
@@ -148,51 +147,6 @@ def _paged(attributes: Attributes, present: frozenset[str]) -> str:
             *_write(attributes),
         ]
     )
-
-
-def _places() -> list[str]:
-    """Of each row: whether it is the first of its sequence in the step, the block whose state it
-    goes on from, and the block that gets its state, if it is ``kept``."""
-    return [
-        "first_rows = Gather <axis: int = 0> (starts, sequence)",
-        "is_first = Equal (row, first_rows)",
-        "own_ends = Gather <axis: int = 0> (ends, sequence)",
-        "next_row = Add (row, one)",
-        "ends_sequence = Equal (next_row, own_ends)",
-        "tokens_last = Sub (tokens, one)",
-        "row_behind = Min (next_row, tokens_last)",
-        "behind_written = Gather (written, row_behind)",
-        "behind_unwritten = Not (behind_written)",
-        "is_last = Or (ends_sequence, behind_unwritten)",
-        "last_offset = Sub (block_size, one)",
-        "offset = Mod (row_index, block_size)",
-        "fills = Equal (offset, last_offset)",
-        "ends_state = Or (is_last, fills)",
-        "kept = And (ends_state, written)",
-        "table_32 = Gather <axis: int = 0> (block_tables, group)",
-        "table = Cast <to: int = 7> (table_32)",
-        "pages_1 = Shape <start: int = 1, end: int = 2> (table)",
-        "pages = Squeeze (pages_1, first)",
-        "last_page = Sub (pages, one)",
-        "sequence_column = Unsqueeze (sequence, second)",
-        "index_before_raw = Sub (row_index, one)",
-        "index_before = Max (index_before_raw, zero)",
-        "has_before = GreaterOrEqual (index_before_raw, zero)",
-        *_block("index_before", "block_before"),
-        *_block("row_index", "block_own"),
-    ]
-
-
-def _block(index: str, block: str) -> list[str]:
-    """``block`` [T]: that of the token ``index`` of each row's sequence; 0 where there is none."""
-    return [
-        f"{block}_page_raw = Div ({index}, block_size)",
-        f"{block}_page = Min ({block}_page_raw, last_page)",
-        f"{block}_column = Unsqueeze ({block}_page, second)",
-        f"{block}_entry = Concat <axis: int = 1> (sequence_column, {block}_column)",
-        f"{block}_raw = GatherND (table, {block}_entry)",
-        f"{block} = Max ({block}_raw, zero)",
-    ]
 
 
 def _read(attributes: Attributes) -> list[str]:
@@ -232,10 +186,7 @@ def _write(attributes: Attributes) -> list[str]:
     )
     slots = state_slots(key_dim, value_dim)
     lines = [
-        "kept_states = Compress <axis: int = 0> (row_states, kept)",
-        "kept_blocks = Compress <axis: int = 0> (block_own, kept)",
-        "kept_index = Unsqueeze (kept_blocks, second)",
-        "new_states = ScatterND (states, kept_index, kept_states)",
+        *new_states(),
         "k_new, v_new = Split <axis: int = 2, num_outputs: int = 2> (new_states)",
         integers("slots_shape", (-1, heads, slots, state_width(key_dim, value_dim))),
         integers("rest_end", (1 << 31,)),
