@@ -114,7 +114,7 @@ _OWN: dict[str, dict[str, Any]] = {
         "mamba_d_head": 32,
         "layer_types": ["linear_attention", "full_attention"],
     },
-    "mamba2": {"num_heads": 8, "max_position_embeddings": CONTEXT},
+    "mamba2": {"num_heads": 8},
     "zamba2": {"attention_hidden_size": 2 * HIDDEN, "attention_head_dim": 32},
     "gemma4": {"text_config": _GEMMA_4},
     "gemma4_text": _GEMMA_4,

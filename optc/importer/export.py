@@ -17,7 +17,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from optc.errors import OptcError, UnsupportedError
 from optc.importer import capture
 from optc.importer.capturing import experts as capture_experts
-from optc.importer.capturing import recurrences
+from optc.importer.capturing import recurrence_operators, recurrences
 from optc.importer.capturing.expert_loops import unroll_loops
 from optc.importer.decompose import light_decomposition
 from optc.importer.skeleton import build_decoder, first_line
@@ -121,7 +121,7 @@ def _export(decoder: PreTrainedModel) -> ir.Model:
                 dynamic_shapes={"input_ids": axes, "position_ids": axes},
                 custom_translation_table=capture.translations()
                 | capture_experts.translations()
-                | recurrences.translations(),
+                | recurrence_operators.translations(),
             )
     except torch.onnx.OnnxExporterError as error:
         reason = _reason(error)

@@ -43,8 +43,8 @@ class FoldWeights(Pass):
     1. ``Gemm`` over rows -> ``MatMul`` (+ ``Add`` of the bias).
     2. ``Transpose`` of a 2-D weight -> the weight seen the other way round.
     3. ``Cast`` to float32, ``Add Sub Mul Div`` of a weight and a constant scalar
-       (``1 + weight`` of a norm), and ``Exp Neg`` of a vector (rates of decay) -> applied to the
-       rows as they are read.
+       (``1 + weight`` of a norm), and ``Exp Neg`` (rates of decay) -> applied to the rows as they
+       are read.
     4. ``Gather`` of a weight's rows at indices + a constant -> of the rows from the constant on;
        indices may be put in other axes between.
     5. A ``MatMul`` by a weight that is stored [K, N] -> its rows are read by output channel.
@@ -130,7 +130,7 @@ def _fold_stack(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
 def _fold_unary(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
     """Legal case 3."""
     weight = weight_of(node.inputs[0])
-    if weight is not None and len(weight.rows_shape) == 1:
+    if weight is not None:
         folded = weight.map_rows(_UNARY[node.op_type], weight.dtype)
         _replace(graph, node, folded, f".{node.op_type.lower()}")
         report.add("arithmetic")

@@ -16,7 +16,7 @@ from optc.runtime.executable.recurrent_state import state_slots, state_width
 _TYPE = "float32"
 #: A row goes on from the state behind the token before it.
 WINDOW = 2
-PAGED = Paged("PagedLinearAttention", operands=5)
+PAGED = Paged("PagedLinearAttention", operands=6)
 
 
 @dataclass(frozen=True)

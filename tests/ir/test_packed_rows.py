@@ -10,7 +10,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import pytest
 
-from optc.ir.functions import function_text, make_node
+from optc.ir.functions import OPERATORS, function_text, make_node
 from tests.support.ragged import run
 
 Array = npt.NDArray[Any]
@@ -35,7 +35,10 @@ def evaluate_all(op_type: str, inputs: dict[str, Array], attributes: dict[str, A
         for name, array in inputs.items()
     }
     model = ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": 23}, name="one"), ir_version=10)
-    node = make_node(model, op_type, list(values.values()), attributes)
+    names = OPERATORS[op_type].input_names
+    last = max(map(names.index, inputs))
+    operands = [values.get(name) for name in names[: last + 1]]
+    node = make_node(model, op_type, operands, attributes)
     for index, value in enumerate(node.outputs):
         value.name = f"result_{index}"
     model.graph.append(node)

@@ -194,21 +194,28 @@ def linear_attention(
     k: Array,
     v: Array,
     decay: Array,
-    beta: Array,
+    beta: Array | None,
     scale: float,
     delta: int,
     state: Array | None = None,
+    rates: Array | None = None,
 ) -> tuple[Array, Array]:
-    """One sequence's rows: q, k [S, Hk, Dk], v [S, H, Dv], decay, beta [S, H] -> [S, H, Dv], and
-    the states [S, H, Dk, Dv] behind each row."""
+    """One sequence's rows: q, k [S, Hk, Dk], v [S, H, Dv], beta [S, H] and decay [S, H], [S, H, Dk]
+    or, with rates [Dk, H*Dv], [S, H, Dv] -> [S, H, Dv], and the states [S, H, Dk, Dv] behind each
+    row."""
     shared = v.shape[1] // q.shape[1]
     q, k = (np.repeat(np.float64(x), shared, axis=1) for x in (q, k))
     now = np.zeros((v.shape[1], q.shape[2], v.shape[2])) if state is None else np.float64(state)
     out, states = [], []
     for t in range(len(q)):
-        now = now * np.exp(np.float64(decay[t]))[:, None, None]
+        exponents = np.float64(decay[t]).reshape(len(now), -1, 1)
+        if rates is not None:
+            by_head = np.float64(rates).reshape(len(rates), *v.shape[1:]).swapaxes(0, 1)
+            exponents = exponents.swapaxes(1, 2) * by_head
+        now = now * np.exp(exponents)
         new = v[t] - delta * np.einsum("hk,hkv->hv", k[t], now)
-        now = now + np.einsum("hk,hv->hkv", k[t], beta[t][:, None] * new)
+        factor = 1 if beta is None else beta[t][:, None]
+        now = now + np.einsum("hk,hv->hkv", k[t], factor * new)
         out.append(scale * np.einsum("hk,hkv->hv", q[t], now))
         states.append(now)
     return np.array(out), np.array(states)

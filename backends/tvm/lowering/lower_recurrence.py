@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from optc.backends.tvm.lowering.lower_attention import ATTENTION_INPUTS, pool_names, step_input
 from optc.backends.tvm.lowering.walk import Handler, Lowering, Refused, rows_of, width_of
+from optc.backends.tvm.program import Tensor
+from optc.backends.tvm.weights.weight_layouts import raw_weight
 from optc.runtime.executable.executable import LayerKV
 from optc.runtime.executable.recurrent_state import state_slots, state_width
 
 
 def _check(node: ir.Node) -> str:
     heads, key_heads, key_dim, value_dim = _sizes(node)
+    decays = node.attributes.get_int("decays", 1)
+    scans = len(node.inputs) > 5 and node.inputs[5] is not None
+    delta = bool(node.attributes.get_int("delta", 0))
+    if decays not in (1, key_dim) or (scans and delta):
+        return f"linear attention with {decays} decays of a head and these rules"
     if min(heads, key_heads) <= 0 or heads % key_heads:
         return f"{heads} heads of linear attention are not a multiple of {key_heads} key heads"
     if min(key_dim, value_dim) <= 0 or not state_slots(key_dim, value_dim):
@@ -27,14 +35,20 @@ def _sizes(node: ir.Node) -> tuple[int, int, int, int]:
 
 
 def _paged_linear_attention(lowering: Lowering, node: ir.Node) -> None:
-    """q, k, v, decay, beta, k_pool, v_pool, …."""
+    """q, k, v, decay, beta?, rates?, k_pool, v_pool, …."""
     heads, key_heads, key_dim, value_dim = _sizes(node)
-    operands = [lowering.tensor(value) for value in node.inputs[:5]]
+    beta, rates = node.inputs[4:6]
+    operands = [lowering.tensor(value) for value in node.inputs[:5] if value is not None]
     queries, values = key_heads * key_dim, heads * value_dim
-    rows = rows_of(operands[0])
-    for tensor, width in zip(operands, (queries, queries, values, heads, heads), strict=True):
+    decays = node.attributes.get_int("decays", 1)
+    rows, widths = rows_of(operands[0]), (queries, queries, values, heads * decays, heads)
+    if rates is not None:
+        widths = (queries, queries, values, values, heads)
+    for tensor, width in zip(operands, widths, strict=False):
         if rows_of(tensor) != rows or width_of(tensor) != width:
             raise Refused(f"rows {list(tensor.shape)} where {[rows, width]} are expected")
+    if rates is not None:
+        operands.append(_rates(lowering, rates, (key_dim, values)))
     config = {
         "heads": heads,
         "key_heads": key_heads,
@@ -44,12 +58,24 @@ def _paged_linear_attention(lowering: Lowering, node: ir.Node) -> None:
         "delta": bool(node.attributes.get_int("delta", 0)),
         "group": _group(lowering, node, state_width(key_dim, value_dim)),
         "groups": lowering.groups,
+        "decays": decays,
+        "rates": rates is not None,
+        "beta": beta is not None,
     }
     inputs = [*operands, *(step_input(name) for name in ("slot_mapping", *ATTENTION_INPUTS))]
     pools = pool_names(node.attributes.get_int("layer", -1))
     outputs = [("float32", (rows, values))]
     (out,) = lowering.call("linear_attention", config, inputs, outputs, pools)
     lowering.tensors[node.outputs[0]] = out
+
+
+def _rates(lowering: Lowering, value: ir.Value, shape: tuple[int, int]) -> Tensor:
+    """Rates [Dk, H*Dv], float32."""
+    constant = lowering.initializer(value, "rates").numpy().astype(np.float32)
+    if constant.shape != shape:
+        raise Refused(f"rates {list(constant.shape)} where {list(shape)} are expected")
+    name = f"{value.name}.rates"
+    return lowering.weight(name, lambda: raw_weight(name, ir.tensor(constant, name=name)))[0]
 
 
 def _group(lowering: Lowering, node: ir.Node, dim: int) -> int:

@@ -3,8 +3,10 @@
 transformers has them as functions of the modelling modules, written chunk by chunk and with names
 that differ. They are known here by their parameters: a function that is given ``query``, ``key``,
 ``value``, ``g`` and ``beta`` computes the gated delta rule (Yang et al., arXiv:2412.06464), one
-that is given ``dt``, ``A``, ``B`` and ``C`` the state space dual (Dao and Gu, arXiv:2405.21060).
-Both are linear attention with a decay: one custom operator, which the exporter makes one node.
+that is given ``dt``, ``A``, ``B`` and ``C`` and a chunk's size the state space dual (Dao and Gu,
+arXiv:2405.21060), without one the selective scan (Gu and Dao, arXiv:2312.00752). The first two are
+linear attention with a decay, the last has decays of each number of a state: one custom operator
+each, which the exporter makes one node.
 """
 
 from __future__ import annotations
@@ -16,51 +18,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import onnx
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's name for it
 from transformers import PretrainedConfig
 
 from optc.errors import UnsupportedError
+from optc.importer.capturing.recurrence_operators import linear_attention, selective_scan
 
 _DELTA = frozenset({"query", "key", "value", "g", "beta", "chunk_size"})
 _SPACE = frozenset({"dt", "A", "B", "C", "chunk_size", "dt_bias"})
+_SCAN = frozenset({"hidden_states", "dt", "A", "B", "C", "delta_bias", "delta_softplus"})
 #: Parameters of such functions that change no result of whole sequences.
-_WITHOUT_MEANING = frozenset({"chunk_size", "output_final_state", "return_final_states"})
+_WITHOUT_MEANING = frozenset(
+    {
+        *("chunk_size", "output_final_state", "return_final_states"),
+        *("use_mambapy", "use_associative_scan"),
+    }
+)
 #: What kernels know, among what callers forward from the model's own arguments.
 _OF_KERNELS = frozenset({"scale", "z", "seq_idx", "cu_seqlens"})
 #: Makes what stands for a function, of it and of what is traced instead.
 Replace = Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]]
 #: What a vector's squared length has added, where the module does not say.
 _EPSILON = 1e-6
-
-
-@torch.library.custom_op("optc::linear_attention", mutates_args=())
-def _linear_attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    decay: torch.Tensor,
-    beta: torch.Tensor,
-    scale: float,
-    delta: int,
-) -> torch.Tensor:
-    """Operator for tracing only: q, k [B, S, Hk, Dk], v [B, S, H, Dv], decay, beta [B, S, H] ->
-    [B, S, H, Dv]."""
-    raise NotImplementedError("optc::linear_attention is only traced, never run")
-
-
-@_linear_attention.register_fake
-def _linear_attention_shape(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    decay: torch.Tensor,
-    beta: torch.Tensor,
-    scale: float,
-    delta: int,
-) -> torch.Tensor:
-    return v.new_empty(v.shape)
 
 
 def _delta_rule(epsilon: float) -> Callable[..., Any]:
@@ -75,12 +55,10 @@ def _delta_rule(epsilon: float) -> Callable[..., Any]:
         **_: object,
     ) -> tuple[torch.Tensor, None]:
         _check(initial_state)
-        if g.dim() != 3:
-            raise UnsupportedError("a delta rule with a decay of each channel is not supported")
         if use_qk_l2norm_in_kernel:
             query, key = _unit(query, epsilon), _unit(key, epsilon)
         scale = query.shape[-1] ** -0.5
-        return _linear_attention(query, key, value, g, beta, scale, 1), None
+        return linear_attention(query, key, value, g, beta, scale, 1), None
 
     return function
 
@@ -115,10 +93,34 @@ def _state_space(  # noqa: PLR0913 - what transformers gives
         dt = torch.clamp(dt, min=low)
     if high != float("inf"):
         dt = torch.clamp(dt, max=high)
-    result = _linear_attention(C, B, hidden_states, A * dt, dt, 1.0, 0)
+    result = linear_attention(C, B, hidden_states, A * dt, dt, 1.0, 0)
     if D is not None:
         result = result + D[..., None] * hidden_states
     return (result, None) if return_final_states else result
+
+
+def _scanned(  # noqa: PLR0913 - what transformers gives
+    hidden_states: torch.Tensor,
+    dt: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    C: torch.Tensor,
+    D: torch.Tensor | None = None,
+    z: torch.Tensor | None = None,
+    delta_bias: torch.Tensor | None = None,
+    delta_softplus: bool = False,
+    return_last_state: bool = False,
+    **_: object,
+) -> Any:
+    """hidden_states, dt, z [B, C, S], A [C, N], B and C [B, N, S] -> [B, C, S]."""
+    x, dt, B, C = (value.transpose(1, 2) for value in (hidden_states, dt, B, C))
+    dt = dt if delta_bias is None else dt + delta_bias
+    dt = F.softplus(dt) if delta_softplus else dt
+    result = selective_scan(C, B, x * dt, dt, A.transpose(0, 1))
+    result = result if D is None else result + x * D
+    result = result if z is None else result * F.silu(z.transpose(1, 2))
+    result = result.transpose(1, 2)
+    return (result, None) if return_last_state else result
 
 
 def _check(state: object) -> None:
@@ -136,7 +138,9 @@ def _replacement(module: Any, function: object) -> Callable[..., Any] | None:
         stated = inspect.signature(lengths).parameters if lengths is not None else {}
         epsilon = stated["eps"].default if "eps" in stated else _EPSILON
         return _by_name(function, _delta_rule(epsilon))
-    return _by_name(function, _state_space) if names >= _SPACE else None
+    if names >= _SPACE:
+        return _by_name(function, _state_space)
+    return _by_name(function, _scanned) if names >= _SCAN else None
 
 
 def _by_name(function: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
@@ -198,32 +202,3 @@ def replaced(decoder: torch.nn.Module, by: Replace) -> Iterator[None]:
     finally:
         for module, attribute, function in changed:
             setattr(module, attribute, function)
-
-
-def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """The exporter's table from torch operators to nodes; makes the exporter know the nodes."""
-    import onnxscript  # takes a second, and cannot be imported once a schema is registered
-
-    parameter, kinds = onnx.defs.OpSchema.FormalParameter, onnx.defs.OpSchema.AttrType
-    schema = onnx.defs.OpSchema(
-        "LinearAttention",
-        "optc",
-        1,
-        inputs=[parameter(name, "T") for name in ("q", "k", "v", "decay", "beta")],
-        outputs=[parameter("y", "T")],
-        type_constraints=[("T", ["tensor(float)"], "")],
-        attributes=[
-            onnx.defs.OpSchema.Attribute("scale", kinds.FLOAT, "", required=False),
-            onnx.defs.OpSchema.Attribute("delta", kinds.INT, "", required=False),
-        ],
-    )
-    if not onnx.defs.has(schema.name, schema.domain):
-        onnx.defs.register_schema(schema)
-    domain = onnxscript.values.Opset("optc", 1)
-
-    def translate(
-        q: Any, k: Any, v: Any, decay: Any, beta: Any, scale: float = 1.0, delta: int = 0
-    ) -> Any:
-        return domain.LinearAttention(q, k, v, decay, beta, scale=scale, delta=delta)
-
-    return {torch.ops.optc.linear_attention.default: translate}

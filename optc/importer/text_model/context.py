@@ -7,6 +7,7 @@ from pathlib import Path
 from transformers import PretrainedConfig
 
 from optc.errors import InputError
+from optc.importer.capturing.recurrences import has_known
 from optc.importer.text_model.rope import lengthened
 
 #: The first that a configuration has is the model's own.
@@ -18,6 +19,15 @@ _NAMES = (
     "max_sequence_length",
     "model_max_length",
 )
+
+
+#: Of models that state no length and have nothing that ends: their states take no more room.
+UNLIMITED = 1 << 17
+
+
+def _only_states(config: PretrainedConfig) -> bool:
+    """True if every layer carries a state, and none attends."""
+    return getattr(config, "num_attention_heads", None) is None and has_known(config)
 
 
 def read_context(config: PretrainedConfig, folder: Path, *, scaled: bool = True) -> int:
@@ -34,6 +44,8 @@ def read_context(config: PretrainedConfig, folder: Path, *, scaled: bool = True)
     text = config.get_text_config()
     stated = {name: getattr(text, name, None) for name in _NAMES}
     tokens = next((value for value in stated.values() if value is not None), None)
+    if tokens is None and _only_states(text):
+        return UNLIMITED
     if not isinstance(tokens, int) or tokens < 1:
         raise InputError(
             "max_position_embeddings is missing: how long may a sequence be?",

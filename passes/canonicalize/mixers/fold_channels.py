@@ -43,7 +43,7 @@ class FoldChannels(Pass):
 
     1. Such a ``Transpose`` falls away: its readers read [B, S, C].
     2. Element-wise operators work on [B, S, C]; ``Split`` and ``Slice`` along the channels work
-       along the last axis.
+       along the last axis; ``MatMul`` of a weight [N, C] and channels reads the weight turned.
     3. A ``Conv`` of each channel alone that reads K - 1 rows of zeros in front, and of what it
        gives the first S, becomes ``optc::CausalConv``. The zeros are its own ``pads``, or a
        ``Pad``.
@@ -87,8 +87,21 @@ def _fold(model: ir.Model, node: ir.Node, folded: Folded, report: PassReport) ->
         _fold_convolution(model, node, (operand(node, 0), 0), folded, report)
     elif is_op(node, "Split", "Slice"):
         _fold_part(model.graph, node, folded)
-    elif not node.domain and node.op_type in ANY_RANK - {"MatMul"}:
+    elif is_op(node, "MatMul"):
+        _fold_product(model.graph, node, folded)
+    elif not node.domain and node.op_type in ANY_RANK:
         _fold_element_wise(model.graph, node, folded)
+
+
+def _fold_product(graph: ir.Graph, node: ir.Node, folded: Folded) -> None:
+    """Case 2: a weight times channels."""
+    weight = operand(node, 0)
+    if weight.const_value is None or len(dims(weight)) != 2 or operand(node, 1) not in folded:
+        return
+    turned = add_initializer(
+        graph, as_lazy(weight.const_value).transpose(), f"{weight.name}.turned"
+    )
+    _emit(node, [folded[operand(node, 1)], turned], [], folded)
 
 
 def _fold_element_wise(graph: ir.Graph, node: ir.Node, folded: Folded) -> None:

@@ -26,6 +26,9 @@ from optc.passes.canonicalize.dataflow import (
 from optc.passes.canonicalize.fold_tokens import ANY_RANK
 
 
+_CAPTURED = ("LinearAttention", "SelectiveScan")
+
+
 @dataclass(frozen=True)
 class _Folded:
     """A value [B, S, n, d], or [B*S*n, d], with its heads in the last axis."""
@@ -42,7 +45,8 @@ class FoldRecurrences(Pass):
 
     1. ``Reshape`` that splits heads off, or puts all heads of all tokens into one axis, [B*S*n, d],
        falls away.
-    2. Linear attention as it was captured, of split heads, becomes ``optc::LinearAttention``.
+    2. Linear attention as it was captured, of split heads, becomes ``optc::LinearAttention``, and
+       so does a selective scan, of one head.
     3. ``RMSNormalization`` of heads becomes ``optc::HeadRMSNorm``; element-wise operators of values
        that are split alike, or of constants of each head or number, work on [B, S, n*d].
     4. ``Reshape`` to [B, S, n*d] falls away.
@@ -56,7 +60,7 @@ class FoldRecurrences(Pass):
     def run(self, model: ir.Model, context: PassContext = ALONE) -> PassReport:
         """Rewrite ``model`` in place, if it has linear attention; these are counted."""
         report = PassReport()
-        if not any(is_op(node, "LinearAttention", domain=DOMAIN) for node in model.graph):
+        if not any(is_op(node, *_CAPTURED, domain=DOMAIN) for node in model.graph):
             return report
         folded: dict[ir.Value, _Folded] = {}
         for node in list(model.graph):
@@ -64,6 +68,8 @@ class FoldRecurrences(Pass):
                 _reshape(node, folded)
             elif is_op(node, "LinearAttention", domain=DOMAIN):
                 _attend(model, node, folded, report)
+            elif is_op(node, "SelectiveScan", domain=DOMAIN):
+                _scan(model, node, report)
             elif any(value in folded for value in node.inputs if value is not None):
                 _follow(model, node, folded)
         remove_unused(model)
@@ -118,12 +124,35 @@ def _attend(
         "delta": node.attributes.get_int("delta", 0),
         "scale": node.attributes.get_float("scale", 1.0),
     }
-    inputs = [q.value, k.value, v.value, operand(node, 3), operand(node, 4)]
+    decay, by_key = operand(node, 3), folded.get(operand(node, 3))
+    if by_key is not None and (by_key.heads, by_key.size) == (v.heads, k.size):
+        decay, attributes["decays"] = by_key.value, k.size
+    elif len(dims(decay)) != len(dims(v.value)):
+        miss(report, node, "decays of keys that no reshape gives")
+        return
+    inputs = [q.value, k.value, v.value, decay, operand(node, 4)]
     new = make_node(model, "LinearAttention", inputs, attributes, name=node.name)
     new.outputs[0].shape = ir.Shape(dims(v.value))
     insert(node, new)
     folded[node.outputs[0]] = _Folded(new.outputs[0], v.heads, v.size)
     report.add("linear attention")
+
+
+def _scan(model: ir.Model, node: ir.Node, report: PassReport) -> None:
+    """Case 2, of q and k [B, S, N], v and decay [B, S, C] and rates [N, C]."""
+    q, k, v, decay, rates = (operand(node, index) for index in range(5))
+    keys, values = dims(q)[-1], dims(v)[-1]
+    if not isinstance(keys, int) or not isinstance(values, int) or dims(rates) != [keys, values]:
+        miss(report, node, "a selective scan whose sizes are not known")
+        return
+    sizes = {"num_heads": 1, "key_heads": 1, "key_dim": keys, "value_dim": values}
+    inputs = [q, k, v, decay, None, rates]
+    attributes = {**sizes, "delta": 0, "scale": 1.0}
+    new = make_node(model, "LinearAttention", inputs, attributes, name=node.name)
+    new.outputs[0].shape = ir.Shape(dims(v))
+    insert(node, new)
+    substitute(node.outputs[0], new.outputs[0])
+    report.add("selective scan")
 
 
 def _follow(model: ir.Model, node: ir.Node, folded: dict[ir.Value, _Folded]) -> None:

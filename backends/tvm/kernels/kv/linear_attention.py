@@ -24,8 +24,9 @@ from optc.backends.tvm.kernels.dsl.script import (
     register,
     scratch,
     splat,
+    store,
 )
-from optc.backends.tvm.kernels.dsl.vectors import load_part, store_part
+from optc.backends.tvm.kernels.dsl.vectors import for_vectors, load_part, store_part
 from optc.backends.tvm.kernels.kv.pools import TILE, KVShape, pool_arguments
 from optc.backends.tvm.kernels.kv.recurrent_state import Columns
 from optc.backends.tvm.kernels.kv.state_walk import (
@@ -58,6 +59,9 @@ class LinearAttention:
         delta: The delta rule: what the state says of a key is taken from its value.
         group: Row of slot_mapping, kv_lengths and block_tables.
         groups: G.
+        decays: Decays of a head: 1, or one of each key.
+        rates: Decays are one of each value, to be multiplied by rates of each key and value.
+        beta: Values have a factor for each head.
 
     Raises:
         UnsupportedError: The kernel does not take the sizes.
@@ -71,6 +75,9 @@ class LinearAttention:
     delta: bool
     group: int = 0
     groups: int = 1
+    decays: int = 1
+    rates: bool = False
+    beta: bool = True
 
     def __post_init__(self) -> None:
         if self.key_heads <= 0 or self.heads <= 0 or self.heads % self.key_heads:
@@ -84,6 +91,12 @@ class LinearAttention:
                 f"the CPU kernel takes no states of {self.key_dim} x {self.value_dim}",
                 where="linear attention",
                 hint="multiples of 16 have a place in a block",
+            )
+        if self.decays not in (1, self.key_dim) or (self.rates and (self.delta or self.decays > 1)):
+            raise UnsupportedError(
+                f"the CPU kernel takes no {self.decays} decays of a head with these rules",
+                where="linear attention",
+                hint="one, one of each key, or rates without the delta rule",
             )
 
     @property
@@ -110,7 +123,8 @@ class _Operands:
     k: Expr
     v: Expr
     decay: Expr
-    beta: Expr
+    beta: Expr | None
+    rates: Expr | None
     places: StepPlaces
     pools: tuple[Expr, Expr]
     out: Expr
@@ -135,14 +149,15 @@ class _Item:
 
 
 def linear_attention(config: LinearAttention, isa: Isa) -> tvm.tirx.PrimFunc:
-    """q f32 [T,Hk*Dk], k f32 [T,Hk*Dk], v f32 [T,H*Dv], decay f32 [T,H], beta f32 [T,H],
-    slot_mapping i32 [G,T], query_starts i32 [B+1], kv_lengths i32 [G,B], block_tables i32 [G,B,P],
-    block_size i32 [1], k_pool and v_pool (in place) -> out f32 [T,H*Dv].
+    """q f32 [T,Hk*Dk], k f32 [T,Hk*Dk], v f32 [T,H*Dv], decay f32 [T,H*decays] or [T,H*Dv],
+    [beta f32 [T,H]], [rates f32 [Dk,H*Dv]], slot_mapping i32 [G,T], query_starts i32 [B+1],
+    kv_lengths i32 [G,B], block_tables i32 [G,B,P], block_size i32 [1], k_pool and v_pool (in place)
+    -> out f32 [T,H*Dv].
 
-    A row's token does S = exp(decay) S, then S = S + k u' with u = beta (v - S'k), without delta
-    beta v; its output is scale S'q. Rows without a slot, which drafts are, come last: the state in
-    the pools is the one before them. ``isa`` changes nothing: every instruction set runs the same
-    operations.
+    A row's token does S = exp(decay) S, or exp(rates * decay) S, then S = S + k u' with
+    u = beta (v - S'k), without delta beta v; its output is scale S'q. Rows without a slot, which
+    drafts are, come last: the state in the pools is the one before them. ``isa`` changes nothing:
+    every instruction set runs the same operations.
     """
     heads, queries = config.heads, config.key_heads * config.key_dim
     values = heads * config.value_dim
@@ -153,8 +168,9 @@ def linear_attention(config: LinearAttention, isa: Isa) -> tvm.tirx.PrimFunc:
             builder.argument("q", (rows, queries)),
             builder.argument("k", (rows, queries)),
             builder.argument("v", (rows, values)),
-            builder.argument("decay", (rows, heads)),
-            builder.argument("beta", (rows, heads)),
+            builder.argument("decay", (rows, values if config.rates else heads * config.decays)),
+            builder.argument("beta", (rows, heads)) if config.beta else None,
+            builder.argument("rates", (config.key_dim, values)) if config.rates else None,
             StepPlaces.arguments(builder, config.group, config.groups, rows),
             pool_arguments(builder, tiles, config.shape),
             builder.argument("out", (rows, values)),
@@ -203,14 +219,18 @@ def _run(item: _Item) -> None:
     walk(item.operands.places, item.sequence, do)
 
 
+#: What a vector of a row of the state is multiplied by: of its place and the vector's number.
+_Keep = Callable[[Expr, int], Expr]
+
+
 def _row(item: _Item, row: Expr) -> None:
     """One token: the state changes, and the row of the output is made."""
     operands, columns = item.operands, item.columns
-    keep = register(splat(exp(operands.decay[row, item.head])))
+    keep = _keep(item, row)
     updates = _updates(item, row, keep)
 
     def fold(place: Expr, key: Expr, query: Expr, j: int, total: Register) -> None:
-        value = hold(fma(key, updates[j].get(), keep.get() * columns.at(place, j)))
+        value = hold(fma(key, updates[j].get(), keep(place, j) * columns.at(place, j)))
         columns.set(place, j, value)
         total.set(fma(query, value, total.get()))
 
@@ -219,21 +239,53 @@ def _row(item: _Item, row: Expr) -> None:
         store_part(operands.out, value, columns.counts[j], row, item.value(j))
 
 
-def _updates(item: _Item, row: Expr, keep: Register) -> list[Register]:
+def _keep(item: _Item, row: Expr) -> _Keep:
+    """exp(decay) of a row."""
+    operands, config = item.operands, item.operands.config
+    if operands.rates is not None:
+        rates = operands.rates
+        steps = [
+            register(load_part(operands.decay, count, row, item.value(j)))
+            for j, count in enumerate(item.columns.counts)
+        ]
+
+        def scanned(place: Expr, j: int) -> Expr:
+            rate = load_part(rates, item.columns.counts[j], place, item.value(j))
+            return exp(steps[j].get() * rate)
+
+        return scanned
+    if config.decays == 1:
+        whole = register(splat(exp(operands.decay[row, item.head])))
+        return lambda place, j: whole.get()
+    factors = scratch((-(-config.key_dim // LANES) * LANES,))
+    start = bind(item.head * config.key_dim)
+
+    def each(offset: Expr | int, count: int) -> None:
+        store(factors, exp(load_part(operands.decay, count, row, start + offset)), offset)
+
+    for_vectors(config.key_dim, each)
+    return lambda place, j: splat(factors[place])
+
+
+def _updates(item: _Item, row: Expr, keep: _Keep) -> list[Register]:
     """u of each vector."""
     operands, columns = item.operands, item.columns
-    rate = register(splat(operands.beta[row, item.head]))
     values = [
         load_part(operands.v, count, row, item.value(j)) for j, count in enumerate(columns.counts)
     ]
     if operands.config.delta:
-        # The state is not scaled before: its product with the key is.
-        def recall(place: Expr, key: Expr, query: Expr, j: int, total: Register) -> None:
-            total.set(fma(key, columns.at(place, j), total.get()))
+        # The state is not scaled before: its products with the key are, or their sum.
+        whole = operands.config.decays == 1
 
-        less = register(splat(0.0) - keep.get())
-        told = _sums(item, row, recall)
-        values = [fma(less.get(), t, v) for t, v in zip(told, values, strict=True)]
+        def recall(place: Expr, key: Expr, query: Expr, j: int, total: Register) -> None:
+            weight = key if whole else hold(key * keep(place, j))
+            total.set(fma(weight, columns.at(place, j), total.get()))
+
+        less = hold(splat(0.0) - keep(tir.int32(0), 0)) if whole else splat(-1.0)
+        values = [fma(less, t, v) for t, v in zip(_sums(item, row, recall), values, strict=True)]
+    if operands.beta is None:
+        return [register(value) for value in values]
+    rate = register(splat(operands.beta[row, item.head]))
     return [register(rate.get() * value) for value in values]
 
 

@@ -3,7 +3,8 @@
 A head's state S [Dk, Dv] is, row after row, multiplied by exp(decay), and then k u' is added: u is
 beta times v, or, by the delta rule, beta times v less what S already gives for k. The row's result
 is scale times q S (gated delta rule: Yang et al., arXiv:2412.06464; state space dual: Dao and Gu,
-arXiv:2405.21060).
+arXiv:2405.21060). A head has one decay, or one of each key (Kimi Team, arXiv:2510.26692), or decays
+of each value times rates of each key and value (selective scan: Gu and Dao, arXiv:2312.00752).
 
 In pools, the first slots of a block (`optc.runtime.executable.recurrent_state`) have its state: the
 first half of the state's rows in the pool of keys, the others in that of values.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from optc.ir.functions.mixing.paged_attention import step_constants, write_slots
 from optc.ir.functions.mixing.state_blocks import new_states, places
 from optc.ir.functions.mixing.visible_tokens import row_places
-from optc.ir.functions.operator import Attributes, Operator, integers, real
+from optc.ir.functions.operator import Attributes, AttributeValue, Operator, integers, real
 from optc.runtime.executable.recurrent_state import state_slots, state_width
 
 _SHAPE = {
@@ -44,16 +45,49 @@ def _heads(attributes: Attributes, lead: tuple[int, ...]) -> list[str]:
     return lines
 
 
-def _step(attributes: Attributes, *, begins: bool) -> str:
+def _decays(attributes: Attributes, present: frozenset[str]) -> str:
+    """The last size of a row's decays, [H, it]: one of a head, of each key, or of each value."""
+    if "rates" in present:
+        return "V"
+    return "D" if int(attributes["decays"]) > 1 else "one_decay"
+
+
+def _by_head(attributes: Attributes, present: frozenset[str], lead: tuple[int, ...]) -> list[str]:
+    """``decay_heads`` [..., H, it], and ``rates_heads`` [H, Dk, Dv] of rates [Dk, H*Dv]."""
+    heads, key_dim, value_dim = (
+        int(attributes[name]) for name in ("num_heads", "key_dim", "value_dim")
+    )
+    each = value_dim if "rates" in present else int(attributes["decays"])
+    lines = [
+        integers("decay_shape", (*lead, heads, each)),
+        "decay_heads = Reshape (decay, decay_shape)",
+    ]
+    if "rates" in present:
+        lines += [
+            integers("rates_shape", (key_dim, heads, value_dim)),
+            "rates_apart = Reshape (rates, rates_shape)",
+            "rates_heads = Transpose <perm: ints = [1, 0, 2]> (rates_apart)",
+        ]
+    return lines
+
+
+def _step(attributes: Attributes, present: frozenset[str], *, begins: bool) -> str:
     """One row's statements, as the body of a Scan: ``before`` [..., H, Dk, Dv] to ``after`` and
     ``row_out`` [..., H, Dv]."""
     chosen = "Where (row_first, row_loaded, before)" if begins else "Identity (before)"
     lines = [
         integers("values_axis", (-1,)),
         integers("keys_axis", (-2,)),
-        integers("matrix_axes", (-2, -1)),
-        "factor = Exp (row_decay)",
-        "factor_matrix = Unsqueeze (factor, matrix_axes)",
+    ]
+    if "rates" in present:
+        lines += [
+            "decay_row = Unsqueeze (row_decay, keys_axis)",
+            "exponents = Mul (decay_row, rates_heads)",
+            "factor_matrix = Exp (exponents)",
+        ]
+    else:
+        lines += ["factor = Exp (row_decay)", "factor_matrix = Unsqueeze (factor, values_axis)"]
+    lines += [
         f"from_state = {chosen}",
         "faded = Mul (from_state, factor_matrix)",
         "k_column = Unsqueeze (row_k, values_axis)",
@@ -66,9 +100,11 @@ def _step(attributes: Attributes, *, begins: bool) -> str:
         ]
     else:
         lines.append("new = Identity (row_v)")
+    if "beta" in present:
+        lines += ["beta_column = Unsqueeze (row_beta, values_axis)", "u = Mul (new, beta_column)"]
+    else:
+        lines.append("u = Identity (new)")
     lines += [
-        "beta_column = Unsqueeze (row_beta, values_axis)",
-        "u = Mul (new, beta_column)",
         "u_row = Unsqueeze (u, keys_axis)",
         "added = Mul (k_column, u_row)",
         "after = Add (faded, added)",
@@ -80,32 +116,37 @@ def _step(attributes: Attributes, *, begins: bool) -> str:
 
 
 def _dense(attributes: Attributes, present: frozenset[str]) -> str:
-    """Statements: q, k [B, S, Hk*Dk], v [B, S, H*Dv], decay and beta [B, S, H] behind the state
-    ``past`` [B, H, Dk, Dv], or zeros, to ``out`` [B, S, H*Dv]; and the last state, ``present``."""
+    """Statements: q, k [B, S, Hk*Dk], v [B, S, H*Dv], decay [B, S, H*decays], or [B, S, H*Dv] of
+    rates [Dk, H*Dv], and beta [B, S, H] behind the state ``past`` [B, H, Dk, Dv], or zeros, to
+    ``out`` [B, S, H*Dv]; and the last state, ``present``."""
     heads, key_dim, value_dim = (
         int(attributes[name]) for name in ("num_heads", "key_dim", "value_dim")
     )
+    beta = "beta" in present
     scan = (
-        "Scan <num_scan_inputs: int = 5, body: graph = row ("
+        f"Scan <num_scan_inputs: int = {4 + beta}, body: graph = row ("
         "float[B, H, K, V] before, float[B, H, K] row_q, float[B, H, K] row_k, "
-        "float[B, H, V] row_v, float[B, H] row_decay, float[B, H] row_beta)"
-        " => (float[B, H, K, V] after, float[B, H, V] row_out) {\n"
-        + _step(attributes, begins=False)
+        f"float[B, H, V] row_v, float[B, H, {_decays(attributes, present)}] row_decay"
+        + (", float[B, H] row_beta)" if beta else ")")
+        + " => (float[B, H, K, V] after, float[B, H, V] row_out) {\n"
+        + _step(attributes, present, begins=False)
         + "\n}>"
     )
-    turned = {"q_heads": "q_rows", "k_heads": "k_rows", "v_heads": "v_rows"}
+    turned = {name: name.replace("heads", "rows") for name in ("q_heads", "k_heads", "v_heads")}
+    turned["decay_heads"] = "decay_rows"
     lines = [
         *_heads(attributes, (0, 0)),
+        *_by_head(attributes, present, (0, 0)),
         *(f"{b} = Transpose <perm: ints = [1, 0, 2, 3]> ({a})" for a, b in turned.items()),
-        "decay_rows = Transpose <perm: ints = [1, 0, 2]> (decay)",
-        "beta_rows = Transpose <perm: ints = [1, 0, 2]> (beta)",
+        *(["beta_rows = Transpose <perm: ints = [1, 0, 2]> (beta)"] if beta else []),
         "batch = Shape <start: int = 0, end: int = 1> (q)",
         integers("state_sizes", (heads, key_dim, value_dim)),
         "state_shape = Concat <axis: int = 0> (batch, state_sizes)",
         real("nothing", 0.0),
         "zeros = Expand (nothing, state_shape)",
         f"first_state = {'Identity (past)' if 'past' in present else 'Identity (zeros)'}",
-        f"last_state, rows = {scan} (first_state, q_rows, k_rows, v_rows, decay_rows, beta_rows)",
+        f"last_state, rows = {scan} (first_state, q_rows, k_rows, v_rows, decay_rows"
+        + (", beta_rows)" if beta else ")"),
         "by_token = Transpose <perm: ints = [1, 0, 2, 3]> (rows)",
         real("scale", float(attributes["scale"])),
         "scaled = Mul (by_token, scale)",
@@ -122,12 +163,15 @@ def _paged(attributes: Attributes, present: frozenset[str]) -> str:
     [T, H*Dv]; behind the last row with a slot of each sequence, and of each block, a state is
     written."""
     heads, value_dim = int(attributes["num_heads"]), int(attributes["value_dim"])
+    beta = "beta" in present
     scan = (
-        "Scan <num_scan_inputs: int = 7, body: graph = row ("
+        f"Scan <num_scan_inputs: int = {6 + beta}, body: graph = row ("
         "float[H, K, V] before, float[H, K] row_q, float[H, K] row_k, float[H, V] row_v, "
-        "float[H] row_decay, float[H] row_beta, bool row_first, float[H, K, V] row_loaded)"
+        f"float[H, {_decays(attributes, present)}] row_decay, "
+        + ("float[H] row_beta, " if beta else "")
+        + "bool row_first, float[H, K, V] row_loaded)"
         " => (float[H, K, V] after, float[H, V] row_out, float[H, K, V] row_state) {\n"
-        + _step(attributes, begins=True)
+        + _step(attributes, present, begins=True)
         + "\nrow_state = Identity (after)\n}>"
     )
     return "\n".join(
@@ -138,8 +182,10 @@ def _paged(attributes: Attributes, present: frozenset[str]) -> str:
             *places(),
             *_read(attributes),
             *_heads(attributes, (0,)),
-            f"left, rows, row_states = {scan} (nothing_yet, q_heads, k_heads, v_heads, decay, beta,"
-            " is_first, loaded)",
+            *_by_head(attributes, present, (0,)),
+            f"left, rows, row_states = {scan} (nothing_yet, q_heads, k_heads, v_heads, decay_heads,"
+            + (" beta," if beta else "")
+            + " is_first, loaded)",
             real("scale", float(attributes["scale"])),
             "scaled = Mul (rows, scale)",
             integers("folded", (0, heads * value_dim)),
@@ -200,7 +246,9 @@ def _write(attributes: Attributes) -> list[str]:
     return lines
 
 
-_OPERANDS = ("q", "k", "v", "decay", "beta")
+_OPERANDS = ("q", "k", "v", "decay", "beta?", "rates?")
+#: Decays of a head.
+_DEFAULTS: dict[str, AttributeValue] = {"decays": 1}
 OPERATORS = (
     Operator(
         "LinearAttention",
@@ -208,6 +256,7 @@ OPERATORS = (
         ("out: float", "present: float if past"),
         _SHAPE,
         _dense,
+        defaults=_DEFAULTS,
     ),
     Operator(
         "PagedLinearAttention",
@@ -219,5 +268,6 @@ OPERATORS = (
         {**_SHAPE, "group": int, "layer": int},
         _paged,
         inert=frozenset({"layer"}),
+        defaults=_DEFAULTS,
     ),
 )

@@ -156,6 +156,34 @@ CASES = [
         for delta in (0, 1)
     ),
     *(
+        ours(
+            "LinearAttention",
+            [normal(2, 40, 32), units(2, 40, 32), normal(2, 40, 24), decay, *betas],
+            num_heads=4,
+            key_heads=2,
+            key_dim=16,
+            value_dim=6,
+            delta=delta,
+            scale=0.25,
+            decays=16,
+        )
+        for decay in rates(2, 40, 64)[:1]
+        for delta, betas in ((1, rates(2, 40, 4)[1:]), (0, []))
+    ),
+    ours(
+        "LinearAttention",
+        [
+            *(normal(2, 70, width) for width in (16, 16, 24)),
+            *(positive(2, 70, 24), None, ir.Tensor(-positive(16, 24))),
+        ],
+        num_heads=1,
+        key_heads=1,
+        key_dim=16,
+        value_dim=24,
+        delta=0,
+        scale=1.0,
+    ),
+    *(
         ours("BlockHadamard", [normal(2, 3, width)], block=16, width=width, inverse=inverse)
         for width in (16, 32, 40)
         for inverse in (0, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from optc.backends.tvm.kernels.kv.linear_attention import LinearAttention
 from optc.backends.tvm.kv_layout import TILE
 from optc.errors import UnsupportedError
 from tests.backends.tvm.kernel_cases import TARGETS, Array, blank, isa_named, run
+from tests.support import oracle
 
 BLOCK = 32
 TILES = BLOCK // TILE
@@ -24,25 +26,33 @@ def rows_of(config: LinearAttention, count: int, seed: int) -> Rows:
     q, k = rng.standard_normal((2, count, config.key_heads, config.key_dim))
     k /= np.linalg.norm(k, axis=-1, keepdims=True)
     v = rng.standard_normal((count, config.heads * config.value_dim))
-    decay, beta = -rng.exponential(0.3, (count, config.heads)), rng.random((count, config.heads))
+    each = config.value_dim if config.rates else config.decays
+    decay = -rng.exponential(0.3, (count, config.heads * each))
+    beta = rng.random((count, config.heads))
+    if config.rates:
+        decay = -decay
     drawn = (x.reshape(count, -1).astype(np.float32) for x in (q, k, v, decay, beta))
     return tuple(drawn)  # type: ignore[return-value]
+
+
+def rates_of(config: LinearAttention) -> list[Array]:
+    """Rates [Dk,H*Dv], if the kernel has them."""
+    rng, shape = np.random.default_rng(8), (config.key_dim, config.heads * config.value_dim)
+    return [-rng.exponential(1, shape).astype(np.float32)] if config.rates else []
 
 
 def reference(config: LinearAttention, rows: Rows) -> tuple[Array, Array]:
     """The outputs [T,H*Dv] of one sequence and the states [T,H,Dk,Dv] behind its tokens."""
     heads, dk, dv = config.heads, config.key_dim, config.value_dim
     q, k, v, decay, beta = (x.astype(np.float64) for x in rows)
-    q, k = (np.repeat(x.reshape(len(x), -1, dk), heads // config.key_heads, 1) for x in (q, k))
-    v, state = v.reshape(len(v), heads, dv), np.zeros((heads, dk, dv))
-    out, states = [], []
-    for t in range(len(q)):
-        state = np.exp(decay[t])[:, None, None] * state
-        told = np.einsum("hk,hkv->hv", k[t], state) if config.delta else 0
-        state = state + np.einsum("hk,hv->hkv", k[t], beta[t][:, None] * (v[t] - told))
-        states.append(state)
-        out.append(config.scale * np.einsum("hk,hkv->hv", q[t], state).ravel())
-    return np.array(out), np.array(states)
+    q, k = (x.reshape(len(x), -1, dk) for x in (q, k))
+    v, decay = v.reshape(len(v), heads, dv), decay.reshape(len(v), heads, -1)
+    rates = rates_of(config)[0] if config.rates else None
+    factor = beta if config.beta else None
+    out, states = oracle.linear_attention(
+        q, k, v, decay, factor, config.scale, int(config.delta), rates=rates
+    )
+    return out.reshape(len(v), -1), states
 
 
 def block_of(config: LinearAttention) -> int:
@@ -107,6 +117,9 @@ class Step:
         parts = zip(self.all, self.before, strict=True)
         new = [[x[b:] for x in rows] for rows, b in parts]
         rows = [np.concatenate(x) for x in zip(*new, strict=True)]
+        if not config.beta:
+            rows.pop()
+        rows += rates_of(config)
         arrays = [*rows, self.slots, self.starts, self.lengths, self.tables]
         size, out = np.array([self.size], np.int32), blank(*rows[2].shape)
         *_, keys, values, out = run(config, isa_named(target), *arrays, size, *self.pools, out)
@@ -159,6 +172,30 @@ def test_rows_are_those_of_a_recurrence(
 ) -> None:
     config = replace(config, delta=delta)
     Step(config, before, new).check(config, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "config",
+    [
+        replace(SMALL, decays=16),
+        replace(RAGGED, decays=32),
+        replace(RAGGED, decays=32, delta=False),
+        LinearAttention(1, 1, 16, 80, 1.0, False, 1, 2, rates=True, beta=False),
+        replace(RAGGED, delta=False, rates=True),
+    ],
+    ids=["keys", "ragged keys", "keys, sum", "scan", "scan of heads"],
+)
+def test_keys_and_values_decay_by_themselves(target: str, config: LinearAttention) -> None:
+    Step(config, [0, 33, 31, 5], [3, 40, 2, 0]).check(config, target)
+
+
+@pytest.mark.parametrize(
+    "change", [{"decays": 2}, {"rates": True}, {"rates": True, "delta": False, "decays": 16}]
+)
+def test_other_decays_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedError, match="decays of a head with these rules"):
+        replace(SMALL, **change)
 
 
 @pytest.mark.parametrize("drafts", [(1, 3, 1), (2, 1, 2), (0, 33, 3)])
