@@ -25,6 +25,7 @@ from optc.passes.canonicalize.dataflow import (
     rank,
     scalar,
     substitute,
+    uses,
 )
 
 _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
@@ -48,7 +49,8 @@ class FoldWeights(Pass):
     4. ``Gather`` of a weight's rows at indices + a constant -> of the rows from the constant on;
        indices may be put in other axes between.
     5. A ``MatMul`` by a weight that is stored [K, N] -> its rows are read by output channel.
-    6. ``Reshape`` of a weight [E * N, K] to a stack [E, N, K] -> its rows are read by matrix.
+    6. ``Reshape`` of a weight [E * N, K] to a stack [E, N, K] -> its rows are read by matrix;
+       of a vector [D] to [1, 1, D], for arithmetic with [B, S, D] -> the vector.
     """
 
     name: ClassVar[str] = "fold-weights"
@@ -116,6 +118,10 @@ def _fold_transpose(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
 
 def _fold_stack(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
     """Legal case 6."""
+    if _is_vector(node):
+        substitute(node.outputs[0], operand(node, 0))
+        report.add("vector")
+        return
     weight, shape = _table(operand(node, 0)), dims(node.outputs[0])
     sizes = [size for size in shape if isinstance(size, int)]
     if weight is None or weight.transposed or len(sizes) != 3:
@@ -125,6 +131,22 @@ def _fold_stack(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:
         return
     _replace(graph, node, stacked(weight, sizes[0]), ".stacked")
     report.add("stack")
+
+
+def _is_vector(node: ir.Node) -> bool:
+    """True for a ``Reshape`` that puts axes of size 1 before a vector, which those that read it do
+    not need: they have other operands of as many axes."""
+    shape = dims(node.outputs[0])
+    if weight_of(node.inputs[0]) is None or rank(operand(node, 0)) != 1 or set(shape[:-1]) != {1}:
+        return False
+    return all(
+        is_op(reader, *_ARITHMETIC)
+        and any(
+            value is not node.outputs[0] and value is not None and rank(value) >= len(shape)
+            for value in reader.inputs
+        )
+        for reader in uses(node.outputs[0])
+    )
 
 
 def _fold_unary(graph: ir.Graph, node: ir.Node, report: PassReport) -> None:

@@ -25,7 +25,6 @@ from optc.passes.canonicalize.dataflow import (
 )
 from optc.passes.canonicalize.fold_tokens import ANY_RANK
 
-
 _CAPTURED = ("LinearAttention", "SelectiveScan")
 
 

@@ -19,6 +19,8 @@ from tests.support import oracle
 #: Of each kind some; the functions' names differ.
 DELTA = ("qwen3_next", "qwen3_5", "olmo_hybrid", "lara_mini")
 SPACES = ("mamba2", "granitemoehybrid", "nemotron_h", "bamba")
+BY_KEY = ("kimi_linear", "bailing_hybrid")
+SCANS = ("mamba", "falcon_mamba", "jamba")
 
 
 def traced_and_own(kind: str) -> tuple[Any, Any]:
@@ -46,7 +48,14 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> None:
         found = [oracle.linear_attention(*map(np.asarray, r), scale, delta)[0] for r in rows]
         return torch.from_numpy(np.array(found)).float()
 
+    def scan(q: Any, k: Any, v: Any, decay: Any, rates: Any) -> Any:
+        rows = [[np.asarray(x)[:, None] for x in row] for row in zip(q, k, v, decay, strict=True)]
+        rates = np.asarray(rates)
+        found = [oracle.linear_attention(*r, None, 1.0, 0, rates=rates)[0][:, 0] for r in rows]
+        return torch.from_numpy(np.array(found)).float()
+
     monkeypatch.setattr(recurrences, "linear_attention", operator)
+    monkeypatch.setattr(recurrences, "selective_scan", scan)
 
 
 @pytest.mark.parametrize("kind", DELTA)
@@ -65,6 +74,44 @@ def test_delta_rules(kind: str, unit: bool) -> None:
     }
     found, want = traced(**operands)[0], own(**operands)[0]
     torch.testing.assert_close(found, want, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", BY_KEY)
+def test_delta_rules_with_a_decay_of_each_key(kind: str) -> None:
+    traced, own = traced_and_own(kind)
+    shape = (2, 70)
+    k = drawn(*shape, 4, 16, seed=1)
+    operands = {
+        "query": drawn(*shape, 4, 16),
+        "key": k,
+        "value": drawn(*shape, 4, 16, seed=2),
+        "g": -drawn(*shape, 4, 16, seed=3).abs(),
+        "beta": torch.sigmoid(drawn(*shape, 4, seed=4)),
+        "use_qk_l2norm_in_kernel": True,
+    }
+    found, want = traced(**operands)[0], own(**operands)[0]
+    torch.testing.assert_close(found, want, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", SCANS)
+@pytest.mark.parametrize("plain", [True, False])
+def test_selective_scans(kind: str, plain: bool) -> None:
+    traced, own = traced_and_own(kind)
+    dt = drawn(2, 24, 9, seed=1)
+    operands: dict[str, Any] = {
+        "hidden_states": drawn(2, 24, 9),
+        "dt": dt.abs() if plain else dt,
+        "A": -drawn(24, 16, seed=2).abs(),
+        "B": drawn(2, 16, 9, seed=3),
+        "C": drawn(2, 16, 9, seed=4),
+    }
+    if not plain:
+        operands |= {"D": drawn(24, seed=5), "z": drawn(2, 24, 9, seed=6)}
+        operands |= {"delta_bias": drawn(24, seed=7), "delta_softplus": True}
+    found, want = traced(**operands), own(**operands)
+    torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
+    last = traced(**operands, return_last_state=True, use_mambapy=False)
+    torch.testing.assert_close(last[0], want, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", SPACES)
@@ -133,7 +180,11 @@ def test_modules_get_their_functions_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "known"), [*((k, True) for k in (*DELTA, *SPACES)), ("llama", False), ("mamba", False)]
+    ("kind", "known"),
+    [
+        *((kind, True) for kind in (*DELTA, *BY_KEY, *SPACES, *SCANS)),
+        *(("llama", False), ("minimax", False)),
+    ],
 )
 def test_types_with_known_recurrences(kind: str, known: bool) -> None:
     assert recurrences.has_known(AutoConfig.for_model(kind)) == known

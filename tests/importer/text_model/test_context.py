@@ -8,7 +8,7 @@ import pytest
 import transformers
 
 from optc.errors import InputError
-from optc.importer.text_model.context import read_context
+from optc.importer.text_model.context import UNLIMITED, read_context
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,10 @@ from optc.importer.text_model.context import read_context
         (transformers.GPT2Config(n_positions=88), 88),
         (transformers.MptConfig(max_seq_len=99), 99),
         (transformers.BloomConfig(seq_length=66), 66),
+        # nothing in them ends, and some state a length all the same
+        (transformers.MambaConfig(), UNLIMITED),
+        (transformers.Mamba2Config(), UNLIMITED),
+        (transformers.MambaConfig(max_position_embeddings=55), 55),
     ],
 )
 def test_names_of_families(config: transformers.PretrainedConfig, tokens: int) -> None:

@@ -13,8 +13,6 @@ from optc.importer.text_model.layers import check_layers
 FAMILIES = {f.type: f for f in read_survey().families if f.group == "decoder"}
 #: Without attention, or with layers beside those that attend.
 OTHERS = {
-    "mamba": "linear_attention",
-    "jamba": "linear_attention",
     "minimax": "linear_attention",
     "zaya": "hybrid",
     "recurrent_gemma": "linear_attention",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from optc.ir.weights import LazyWeight
 from optc.passes.canonicalize.fold_weights import FoldWeights
 from tests.passes.canonicalize.texts import after, exported, unchanged
-from tests.support.ir_text import expected, f32
+from tests.support.ir_text import Array, expected, f32
 
 SIGNATURE = "(float[B,S,8] x) => (float[B,S,6] y)"
 LINEAR = "t = Transpose <perm: ints = [1, 0]> (w) y = MatMul (x, t)"
@@ -68,6 +70,46 @@ def test_arithmetic_is_applied_to_rows(node: str, function: object) -> None:
     assert text == "y = Mul (x, w)"
     assert report.details == {"arithmetic": 1}
     np.testing.assert_array_equal(weight(model, "w").read_rows(2, 5), function(f32(8))[2:5])
+
+
+@pytest.mark.parametrize("shape", [(8,), (1, 8), (4, 8)])
+@pytest.mark.parametrize(("node", "function"), [("Exp", np.exp), ("Neg", np.negative)])
+def test_functions_of_weights_are_applied_to_rows(
+    node: str, function: Callable[[Array], Array], shape: tuple[int, ...]
+) -> None:
+    model = exported(
+        "(float[B,4,8] x) => (float[B,4,8] y)",
+        f"rate = {node} (w) y = Mul (x, rate)",
+        {"w": f32(*shape)},
+    )
+    text, report = after(model, FoldWeights())
+    assert text == "y = Mul (x, w)"
+    assert report.details == {"arithmetic": 1}
+    rows = slice(0, shape[0])
+    np.testing.assert_array_equal(
+        weight(model, "w").read_rows(rows.start, rows.stop), function(f32(*shape))
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "stays"),
+    [
+        ("r = Reshape (w, shape) y = Add (x, r)", False),
+        ("r = Reshape (w, shape) y = Sub (r, x)", False),
+        ("r = Reshape (w, shape) s = Mul (r, r) y = Add (x, s)", True),
+        ("r = Reshape (w, shape) s = ReduceSum (r) y = Add (x, s)", True),
+    ],
+)
+def test_axes_of_one_before_a_vector_fall_away(nodes: str, stays: bool) -> None:
+    model = exported(
+        "(float[B,S,8] x) => (float[B,S,8] y)", nodes, {"w": f32(8)}, {"shape": np.array([1, 1, 8])}
+    )
+    for node in model.graph:
+        if node.outputs[0].name == "r":
+            node.outputs[0].shape = ir.Shape([1, 1, 8])
+    text, report = after(model, FoldWeights())
+    assert ("Reshape" in text) == stays
+    assert report.details == ({} if stays else {"vector": 1})
 
 
 def test_cast_to_the_type_it_has_is_dropped() -> None:

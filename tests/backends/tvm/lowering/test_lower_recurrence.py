@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
@@ -19,9 +20,11 @@ WIDTHS = {"q": 64, "k": 64, "v": 96, "decay": 4, "beta": 4}
 STEP = ("k_pool", "v_pool", "slot_mapping", "query_starts", "kv_lengths", "block_tables")
 
 
-def node_of(**attributes: Any) -> ir.Node:
+def node_of(*, beta: bool = True, rates: ir.Tensor | None = None, **attributes: Any) -> ir.Node:
     given = {**SIZES, "scale": 0.5, "delta": 1, "group": 1, "layer": 0, **attributes}
-    inputs = [ir.Value(name=name) for name in (*WIDTHS, *STEP)]
+    inputs = [ir.Value(name=name) if beta or name != "beta" else None for name in WIDTHS]
+    inputs.append(None if rates is None else ir.Value(name="rates", const_value=rates))
+    inputs += [ir.Value(name=name) for name in STEP]
     return ir.node(
         "PagedLinearAttention", inputs, attributes=given, domain="optc", num_outputs=3, name="n"
     )
@@ -30,8 +33,8 @@ def node_of(**attributes: Any) -> ir.Node:
 def lower(node: ir.Node, layer: LayerKV, widths: dict[str, int]) -> Lowering:
     lowering = Lowering(2, [layer])
     for value, width in zip(node.inputs, widths.values(), strict=False):
-        assert value is not None
-        lowering.tensors[value] = Tensor(str(value.name), "float32", ("T", width))
+        if value is not None:
+            lowering.tensors[value] = Tensor(str(value.name), "float32", ("T", width))
     HANDLERS[node.domain, node.op_type].lower(lowering, node)
     return lowering
 
@@ -46,9 +49,32 @@ def test_the_call_has_the_kernels_arguments() -> None:
     assert lowering.tensors[node.outputs[0]].shape == ("T", 96)
 
 
+def test_decays_of_keys_are_as_many() -> None:
+    layer, widths = LayerKV(1, 4, 24, 24, "float32"), {**WIDTHS, "decay": 128}
+    (call,) = lower(node_of(decays=32), layer, widths).calls
+    config = LinearAttention(**call.config)
+    assert (config.decays, config.rates, config.beta) == (32, False, True)
+    with pytest.raises(Refused, match=r"\['T', 128\] are expected"):
+        lower(node_of(decays=32), layer, WIDTHS)
+
+
+def test_a_scan_has_rates_and_no_beta() -> None:
+    layer, widths = LayerKV(1, 4, 24, 24, "float32"), {**WIDTHS, "decay": 96}
+    node = node_of(beta=False, rates=ir.tensor(np.ones((32, 96), np.float32)), delta=0)
+    (call,) = lower(node, layer, widths).calls
+    config = LinearAttention(**call.config)
+    assert (config.decays, config.rates, config.beta) == (1, True, False)
+    assert call.inputs == ("q", "k", "v", "decay", "rates.rates", *STEP[2:], "block_size")
+    other = node_of(beta=False, rates=ir.tensor(np.ones((24, 96), np.float32)), delta=0)
+    with pytest.raises(Refused, match=r"\[32, 96\] are expected"):
+        lower(other, layer, widths)
+
+
 @pytest.mark.parametrize(
     ("sizes", "reason"),
     [
+        ({"decays": 4}, "linear attention with 4 decays of a head and these rules"),
+        ({"rates": ir.tensor(np.ones(1, np.float32))}, "linear attention with 1 decays"),
         ({"key_heads": 3}, "4 heads of linear attention are not a multiple of 3 key heads"),
         ({"key_heads": 0}, "4 heads of linear attention are not a multiple of 0 key heads"),
         ({"key_dim": 24}, "states of 24 x 24 have no place in a block"),
@@ -57,7 +83,7 @@ def test_the_call_has_the_kernels_arguments() -> None:
     ],
 )
 def test_sizes_that_the_kernel_does_not_take_are_refused(
-    sizes: dict[str, int], reason: str
+    sizes: dict[str, Any], reason: str
 ) -> None:
     assert check_node(node_of(**sizes), HANDLERS).startswith(reason)
     assert bool(reason) == bool(check_node(node_of(**sizes), HANDLERS))

@@ -124,6 +124,23 @@ def test_other_convolutions_stay(kind: str) -> None:
     assert any("reads the tokens before" in reason for reason in report.skipped)
 
 
+def test_a_weight_times_channels() -> None:
+    nodes = "a = MatMul (square, t) r = Tanh (a)"
+    square = {"square": f32(6, 6)}
+
+    def product() -> ir.Model:
+        found = exported(SIGNATURE, f"{TURN} {nodes} y = {BACK} (r)", square, {})
+        for node in found.graph:
+            for value in node.outputs:
+                value.shape = ir.Shape([2, "S", 6] if value.name == "y" else [2, 6, "S"])
+        return found
+
+    text, report = after(product(), FoldChannels())
+    assert text == expected("t0 = MatMul (x, square.turned)\ny = Tanh (t0)")
+    assert report.details == {"transpose": 1}
+    assert unchanged(product(), {"x": f32(2, 5, 6)}, FoldChannels()) < 1e-6
+
+
 def test_a_part_of_the_channels() -> None:
     nodes = (
         "a, d = Split <axis: int = 1> (t, halves) e = Slice (t, three, six, channels) "

@@ -117,6 +117,81 @@ def test_heads_that_no_reshape_gives_stay() -> None:
     assert any("no reshape of a projection gives" in reason for reason in report.skipped)
 
 
+BY_KEY = """
+    q4 = Reshape (q, keys) k4 = Reshape (k, keys) v4 = Reshape (v, values) a4 = Reshape (c, fours)
+    d4 = Mul (rates, a4)
+    o = optc.LinearAttention <scale: float = 0.5, delta: int = 1> (q4, k4, v4, d4, b)
+    y = Reshape (o, whole)"""
+
+
+def by_key(size: int) -> ir.Model:
+    """Decays of each head's keys, of a projection of so many numbers a head."""
+    signature = SIGNATURE.replace("float[2,S,4] a", f"float[2,S,{4 * size}] c")
+    used = {name: CONSTANTS[name] for name in ("keys", "values", "whole")}
+    used |= {"fours": np.array([2, -1, 4, size]), "rates": -np.abs(f32(1, 1, 4, 1))}
+    found = exported(signature, BY_KEY, {}, used)
+    sizes = {"q4": (2, 4), "k4": (2, 4), "v4": (4, 6), "o": (4, 6)}
+    for node in found.graph:
+        for value in node.outputs:
+            if value.name != "y":
+                value.shape = ir.Shape([2, "S", *sizes.get(str(value.name), (4, size))])
+            value.type = ir.TensorType(ir.DataType.FLOAT)
+    return found
+
+
+def test_decays_of_keys_are_folded_likewise() -> None:
+    folded = by_key(4)
+    text, report = after(folded, FoldRecurrences())
+    call = CALL.replace("(q, k, v, a, b)", "(q, k, v, t0, b)")
+    call = call.replace("scale = 0.5", "scale = 0.5, decays = 4")
+    assert text == expected(f"t0 = Mul (rates.heads, c)\ny = {call}")
+    assert report.details == {"linear attention": 1}
+    given = {n: f32(2, 5, w) for n, w in (("q", 8), ("k", 8), ("v", 24), ("c", 16), ("b", 4))}
+    given["c"] = np.abs(given["c"])
+    result = run(folded, given)[0]
+    for b in range(2):
+        q, k, v = (given[n][b].reshape(5, -1, d) for n, d in (("q", 4), ("k", 4), ("v", 6)))
+        decay = -np.abs(f32(1, 1, 4, 1))[0] * given["c"][b].reshape(5, 4, 4)
+        want, _ = oracle.linear_attention(q, k, v, decay, given["b"][b], 0.5, 1)
+        np.testing.assert_allclose(result[b], want.reshape(5, 24), rtol=1e-4, atol=1e-4)
+
+
+def test_decays_of_something_else_stay() -> None:
+    _, report = after(by_key(2), FoldRecurrences())
+    assert report.details == {}
+    assert any("decays of keys that no reshape gives" in reason for reason in report.skipped)
+
+
+SCAN = (
+    "(float[2,S,4] q, float[2,S,4] k, float[2,S,6] v, float[2,S,6] a) => (float[2,S,6] y)",
+    "y = optc.SelectiveScan (q, k, v, a, rates)",
+)
+
+
+def test_a_selective_scan_is_linear_attention_of_one_head() -> None:
+    rates = -np.abs(f32(4, 6))
+    folded = exported(*SCAN, {}, {"rates": rates})
+    text, report = after(folded, FoldRecurrences())
+    assert text == expected(
+        "y = optc.LinearAttention <num_heads = 1, key_heads = 1, key_dim = 4, value_dim = 6, "
+        "delta = 0, scale = 1> (q, k, v, a, , rates)"
+    )
+    assert report.details == {"selective scan": 1}
+    given = {n: f32(2, 5, w) for n, w in (("q", 4), ("k", 4), ("v", 6), ("a", 6))}
+    given["a"] = np.abs(given["a"])
+    result = run(folded, given)[0]
+    for b in range(2):
+        q, k, v, a = (given[n][b].reshape(5, 1, -1) for n in "qkva")
+        want, _ = oracle.linear_attention(q, k, v, a, None, 1.0, 0, rates=rates)
+        np.testing.assert_allclose(result[b], want[:, 0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_scan_of_unknown_sizes_stays() -> None:
+    folded = exported(*SCAN, {}, {"rates": -np.abs(f32(5, 6))})
+    _, report = after(folded, FoldRecurrences())
+    assert any("sizes are not known" in reason for reason in report.skipped)
+
+
 def test_a_model_without_them_is_left_alone() -> None:
     nodes = "v4 = Reshape (v, values) y = Reshape (v4, whole)"
     used = {name: CONSTANTS[name] for name in ("values", "whole")}
