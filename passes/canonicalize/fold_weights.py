@@ -142,7 +142,7 @@ def _is_vector(node: ir.Node) -> bool:
     return all(
         is_op(reader, *_ARITHMETIC)
         and any(
-            value is not node.outputs[0] and value is not None and rank(value) >= len(shape)
+            value is not node.outputs[0] and value is not None and len(dims(value)) >= len(shape)
             for value in reader.inputs
         )
         for reader in uses(node.outputs[0])
