@@ -382,14 +382,8 @@ def test_convolutions_read_and_write_their_pools() -> None:
     lowered = _lower(shape, "kv-cache")
     calls = lowered.program.functions[0].calls
     (call,) = [call for call in calls if call.kernel == "causal_conv"]
-    size = {"channels": SHAPE.hidden, "kernel": 3, "bias": False}
+    size = {"channels": SHAPE.hidden, "kernel": 3, "width": 8, "bias": False}
     assert call.config == {**size, "group": 1, "groups": 2}
     assert call.updated == ("k_pool.1", "v_pool.1")
     weights = {tensor.name: tensor for tensor in lowered.program.functions[0].arguments}
     assert weights[call.inputs[1]].shape == (3, SHAPE.hidden)
-
-
-def test_channels_that_kernels_do_not_take_are_refused() -> None:
-    shape = replace(SHAPE, hidden=SHAPE.hidden + 8, windows=(0, 0), convolutions=(3, 0))
-    with pytest.raises(UnsupportedError, match=r"channels of a convolution are not a multiple"):
-        _lower(shape, "kv-cache")
