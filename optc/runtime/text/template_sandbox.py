@@ -51,7 +51,7 @@ class _Generation(Extension):
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """Compiles templates that pay for what they do; to be used within `budget`."""
 
-    intercepted_binops = frozenset({"+", "*", "**", "%"})
+    intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
 
     def __init__(self) -> None:
         super().__init__(
@@ -69,7 +69,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             _JOIN: _joined,
         }
         self.filters = {name: _paying(name, filter_) for name, filter_ in filters.items()}
-        self.filters[_COUNT] = _counted
+        self.filters |= {_COUNT: _counted, _PART: _part}
         tests: dict[str, Any] = self.tests
         self.tests = {name: _paying(name, test) for name, test in tests.items()}
 
@@ -91,28 +91,27 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return current().made(super().call(context, function, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Computes ``+``, ``*``, ``**`` or ``%``."""
+        """Computes ``+`` and its like; ``-`` takes long, too, between the keys of mappings."""
         check_operator(operator, left, right)
         return current().made(super().call_binop(context, operator, left, right))
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Subscribes or slices."""
+        """Subscribes. Slices do not come here (`_Instrument.visit_Getitem`)."""
         current().step(argument)
-        found = super().getitem(obj, argument)
-        return current().made(found) if isinstance(argument, slice) else found
+        return super().getitem(obj, argument)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        """The syntax tree, with a count in every loop and comparison, and ``~`` as a filter."""
+        """The syntax tree, with a count in every loop, comparison and slice; ``~`` is a filter."""
         tree = super()._parse(source, name, filename)
         instrumented: nodes.Template = _Instrument().visit(tree)
         return instrumented
 
 
-_COUNT, _JOIN = " count", " join"  # names that no template can write
+_COUNT, _JOIN, _PART = " count", " join", " part"  # names that no template can write
 
 
 class _Instrument(NodeTransformer):
-    """Puts a count into every loop, comparison and key, and makes a filter of ``~``."""
+    """Puts a count into every loop, comparison, slice and key, and makes a filter of ``~``."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -128,6 +127,10 @@ class _Instrument(NodeTransformer):
         for operand in node.ops:
             operand.expr = _filter(operand.expr, _COUNT)
         return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _filter(node, _PART) if isinstance(node.arg, nodes.Slice) else node
 
     def visit_Pair(self, node: nodes.Pair) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -167,9 +170,14 @@ def _counted(value: Any) -> Any:
     return value
 
 
+def _part(value: Any) -> Any:
+    """A slice, paid for: Jinja makes it without asking the environment."""
+    current().step()
+    return current().made(value)
+
+
 def _joined(values: list[Any]) -> str:
-    """The result of ``~``."""
-    current().step(values)
+    """The result of ``~``; `_paying` has paid for the values."""
     texts = [str(value) for value in values]
     check_length(sum(map(len, texts)))
     return "".join(texts)

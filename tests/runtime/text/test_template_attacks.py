@@ -48,6 +48,13 @@ ATTACKS = {
     "{% set ns.l = [ns.l, ns.k + [i]] %}{% endfor %}",
     "wide text": LONG.replace("'ab'", "'🙂b'") + "{% for i in range(99) %}"
     "{% set ns.l = [ns.l, ns.t ~ i] %}{% endfor %}",
+    "slices": LONG + "{% for i in range(9999) %}{% for j in range(9999) %}{% set x = ns.t[1:] %}"
+    "{% endfor %}{% endfor %}",
+    "parts of lists": "{% set ns = namespace(k=[1]) %}{% for i in range(16) %}"
+    "{% set ns.k = ns.k + ns.k %}{% endfor %}{% for i in range(9999) %}"
+    "{% for j in range(9999) %}{% set x = ns.k[i:] %}{% endfor %}{% endfor %}",
+    "keys": "{% set k = dict(range(20000) | batch(2)).keys() %}{% for i in range(9999) %}"
+    "{% for j in range(9999) %}{% set x = k - k %}{% endfor %}{% endfor %}",
     "formats": "{{ '%s' * 9999999 % (1,) }}",
 }
 
