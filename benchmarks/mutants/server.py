@@ -16,6 +16,7 @@ import select
 import signal
 import sys
 import time
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NoReturn, TypedDict
 
@@ -78,6 +79,8 @@ def main() -> None:
     _check_that_the_copy_is_imported()
     for name in PRELOADED:
         importlib.import_module(name)
+    for plugin in entry_points(group="pytest11"):
+        plugin.load()  # pytest would load them in every fork: more than half of a quick test's time
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     for line in sys.stdin:
         request = json.loads(line)

@@ -18,6 +18,7 @@ from optc.artifact.manifest import (
     TOKENIZER_FILE,
     EngineEntry,
     Manifest,
+    short_digest,
 )
 from optc.artifact.measured import measured_speeds
 from optc.artifact.parse_manifest import parse_manifest
@@ -195,7 +196,7 @@ class Artifact:
         manifest = self.manifest
         engines = ", ".join(f"{e.name} ({e.backend} for {e.target.name})" for e in manifest.engines)
         name, recipe = manifest.name, manifest.recipe.get("name")
-        digest = self.digest[:12]
+        digest = short_digest(self.digest)
         return f"<optc.Artifact {str(self.path)!r}: {name}, {recipe}: {engines}; {digest}…>"
 
     def _repr_html_(self) -> str:

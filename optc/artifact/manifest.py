@@ -301,6 +301,11 @@ def digest_of(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(contents)).hexdigest()
 
 
+def short_digest(digest: str) -> str:
+    """The part of a digest that messages and tables show: enough to tell artifacts apart."""
+    return digest[:12]
+
+
 def compiled_by(packages: object) -> str:
     """The optc of a manifest's ``packages``, which may be anything, for messages."""
     version = packages.get("optc") if isinstance(packages, Mapping) else None

@@ -8,7 +8,15 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from optc.artifact.jsonio import canonical_json
-from optc.artifact.manifest import FileEntry, GateEntry, Manifest, Pieces, Source, digest_of
+from optc.artifact.manifest import (
+    FileEntry,
+    GateEntry,
+    Manifest,
+    Pieces,
+    Source,
+    digest_of,
+    short_digest,
+)
 from optc.artifact.parse_manifest import parse_manifest
 from optc.errors import ArtifactError, UnsupportedError
 from optc.runtime.executable.tensors_interface import TensorsInterface, TensorSpec
@@ -211,3 +219,8 @@ def test_who_compiled_it_and_which_models_were_judged_beside_it() -> None:
     assert toy_manifest(FILES).compiled_by == "optc 0.1.0"
     assert GateEntry("kl_max", None, None).lowered is False
     assert written()["gates"][0]["lowered"] is False
+
+
+def test_the_part_of_a_digest_that_is_shown() -> None:
+    """As long as the identifiers of containers: of a million artifacts hardly two share theirs."""
+    assert short_digest("0123456789abcdef" * 4) == "0123456789ab"

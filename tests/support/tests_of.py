@@ -111,6 +111,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/runtime/text/test_template_attacks.py",
     ),
     "optc/runtime/text/template_sandbox.py": (
+        "tests/runtime/text/test_chat_features.py",
         "tests/runtime/text/test_chat_template.py",
         "tests/runtime/text/test_template_attacks.py",
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from optc.artifact.artifact import Artifact
+from optc.artifact.manifest import short_digest
 from optc.artifact.patches.make import check_same_engines
 from optc.artifact.patches.patch import CHANGES_NAME, OpenedPatch, PatchedFile
 from optc.artifact.verify import unlisted_files
@@ -36,7 +37,8 @@ def apply_patch(
     patch = opened.patch
     if patch.base != old.digest:
         raise InputError(
-            f"the patch is for the artifact {patch.base[:12]}…, not for {old.digest[:12]}…",
+            f"the patch is for the artifact {short_digest(patch.base)}…, "
+            f"not for {short_digest(old.digest)}…",
             where=str(opened.path),
             hint="give the artifact that it was made from",
         )
@@ -90,7 +92,8 @@ def _checked(opened: OpenedPatch, folder: Path) -> Artifact:
         problem = f"gives no artifact: {error.message}"
         raise ArtifactError(problem, where=str(opened.path), hint=error.hint) from error
     if new.digest != opened.patch.result:
-        problem = f"gives {new.digest[:12]}…, not the {opened.patch.result[:12]}… that it names"
+        given, named = short_digest(new.digest), short_digest(opened.patch.result)
+        problem = f"gives {given}…, not the {named}… that it names"
         raise ArtifactError(problem, where=str(opened.path), hint="make it again with optc patch")
     if strangers := unlisted_files(folder, new.manifest.files):
         problem = f"gives a file {strangers[0][:80]!r} that the artifact does not list"

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from optc.artifact.manifest import Manifest
+from optc.artifact.manifest import Manifest, short_digest
 from optc.artifact.trust.provenance import sources
 from optc.artifact.trust.purl import python_purl
 
@@ -32,7 +32,7 @@ def sbom(manifest: Manifest, report: Mapping[str, Any]) -> dict[str, Any]:
                 "type": "machine-learning-model",
                 "bom-ref": _ARTIFACT,
                 "name": manifest.name,
-                "version": manifest.digest[:12],
+                "version": short_digest(manifest.digest),
                 "hashes": _hashes(manifest.digest),
                 "modelCard": _model_card(manifest, report),
             },

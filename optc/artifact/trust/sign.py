@@ -11,7 +11,7 @@ from typing import Any
 
 from optc.artifact.artifact import Artifact
 from optc.artifact.jsonio import canonical_json, read_json
-from optc.artifact.manifest import MANIFEST_NAME
+from optc.artifact.manifest import MANIFEST_NAME, short_digest
 from optc.artifact.trust.bundle import Bundle, pre_authentication, read_bundle
 from optc.artifact.trust.keys import PrivateKey, PublicKey
 from optc.artifact.trust.names import PROVENANCE_NAME, SBOM_NAME, SIGNATURE_NAME, UNSIGNED
@@ -114,7 +114,8 @@ def check_signed(
     bundle = read_bundle(read_json(path), where)
     if bundle.key_hint != key.hint:
         raise SignatureError(
-            f"another key signed it: sha256 {bundle.key_hint[:12]}…, not {key.hint[:12]}…",
+            f"another key signed it: sha256 {short_digest(bundle.key_hint)}…, "
+            f"not {short_digest(key.hint)}…",
             where=where,
         )
     key.verify(bundle.signature, pre_authentication(bundle.payload), where)

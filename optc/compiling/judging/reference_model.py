@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optc.artifact.artifact import Artifact
-from optc.artifact.manifest import EngineEntry, Manifest
+from optc.artifact.manifest import EngineEntry, Manifest, short_digest
 from optc.compiling.lowering.lowering import dense_pipeline
 from optc.compiling.resolving.tokenizer import FOLDER
 from optc.errors import InputError
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: The list of the tokens that stay, in an artifact whose vocabulary was trimmed.
 KEPT_FILE = f"{FOLDER}/{KEPT_IDS}"
-#: Hex digits of a digest that tell two models apart for a reader.
-_SHOWN = 12
 
 
 def import_reference(
@@ -87,7 +85,8 @@ def check_source(digest: str, manifest: Manifest, folder: Path) -> None:
     if digest != manifest.source.digest:
         raise InputError(
             f"is not the model that {manifest.name} was compiled from: config or weights differ, "
-            f"its digest is {digest[:_SHOWN]}…, not {manifest.source.digest[:_SHOWN]}…",
+            f"its digest is {short_digest(digest)}…, "
+            f"not {short_digest(manifest.source.digest)}…",
             where=str(folder),
             hint=f"give the folder of {manifest.source.name}",
         )
@@ -113,9 +112,9 @@ def other_source(imported: ImportedModel, engine: EngineEntry, manifest: Manifes
     if imported.source_digest == source.digest:
         return None
     return (
-        f"{imported.name} (digest {imported.source_digest[:_SHOWN]}…) is not the model that the "
-        f"engine {engine.name} was compiled from ({source.name}, digest "
-        f"{source.digest[:_SHOWN]}…): the figures say how far two models are apart"
+        f"{imported.name} (digest {short_digest(imported.source_digest)}…) is not the model "
+        f"that the engine {engine.name} was compiled from ({source.name}, digest "
+        f"{short_digest(source.digest)}…): the figures say how far two models are apart"
     )
 
 

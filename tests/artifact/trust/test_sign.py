@@ -155,6 +155,7 @@ def test_a_folder_that_cannot_be_written(
     (made.path / "model.sig").mkdir()
     with pytest.raises(InputError, match=r"model\.sig: cannot be written: .*must be writable"):
         sign(made, PrivateKey(keys[0]))
+    assert not list(made.path.glob(".*")), "what was half written stays"
 
 
 def verify_with_model_signing(artifact: Path, public: Path) -> None:
@@ -215,6 +216,25 @@ def test_every_character_of_a_digest_counts(at: int, tmp_path: Path) -> None:
     _compare(tmp_path, {"a": digest}, {"a": digest})
     with pytest.raises(SignatureError, match="is not the file that was signed"):
         _compare(tmp_path, {"a": digest}, {"a": other})
+
+
+@pytest.mark.parametrize(
+    ("signed", "present", "message"),
+    [
+        ("ab", "b", "a: the file was signed and is missing"),
+        ("a", "ab", "b: the signature does not cover it"),
+        ("", "a", "a: the signature does not cover it"),
+        ("b", "ac", "a: the signature does not cover it"),  # the first by name is said
+        ("bc", "a", "a: the signature does not cover it"),
+        ("ac", "b", "a: the file was signed and is missing"),
+    ],
+)
+def test_files_of_one_side_alone(signed: str, present: str, message: str, tmp_path: Path) -> None:
+    digests = dict.fromkeys("abc", "ab" * 32)
+    with pytest.raises(SignatureError) as caught:
+        _compare(tmp_path, {n: digests[n] for n in signed}, {n: digests[n] for n in present})
+    assert caught.value.where == str(tmp_path / message[0])
+    assert caught.value.message == message[3:]
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "provenance.json", "sbom.cdx.json"])

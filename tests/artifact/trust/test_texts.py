@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from optc.artifact.artifact import Artifact
-from optc.artifact.manifest import Source
+from optc.artifact.manifest import Source, short_digest
 from optc.artifact.trust.provenance import provenance
 from optc.artifact.trust.sbom import sbom
 from optc.artifact.trust.texts import trust_texts
@@ -95,6 +95,8 @@ def test_the_bill_of_materials(artifact: Artifact) -> None:
     assert uuid.UUID(found["serialNumber"]).version == 4
     whole = found["metadata"]["component"]
     assert (whole["type"], whole["name"]) == ("machine-learning-model", "toy")
+    assert found["version"] == 1  # CycloneDX's number of a bill that was not amended
+    assert whole["version"] == short_digest(artifact.digest)
     assert whole["hashes"] == [{"alg": "SHA-256", "content": artifact.digest}]
     card = whole["modelCard"]
     assert card["modelParameters"] == {"architectureFamily": "llama"}

@@ -43,6 +43,7 @@ def command(reference: str | None, plain_http: bool, as_json: bool) -> None:
 
 
 def _list_tags(reference: str, plain_http: bool, as_json: bool) -> None:
+    from optc.artifact.manifest import short_digest
     from optc.artifact.store.oci.manifest import described
     from optc.artifact.store.oci.reference import parse_reference
     from optc.artifact.store.oci.transfer import open_place
@@ -58,7 +59,7 @@ def _list_tags(reference: str, plain_http: bool, as_json: bool) -> None:
     rows = table(reference, "tag", "model", "bytes", "digest", "OCI digest", numbers=("bytes",))
     for one in found:
         size = "-" if one["bytes"] is None else byte_text(one["bytes"])
-        digest = (one["digest"] or "-")[:12]
+        digest = short_digest(one["digest"] or "-")
         rows.add_row(one["tag"] or "-", one["model"] or "-", size, digest, one["oci_digest"])
     show(rows)
 
@@ -89,11 +90,13 @@ def _written(one: Stored) -> datetime:
 
 
 def _cells(one: Stored) -> list[str]:
+    from optc.artifact.manifest import short_digest
+
     written = _written(one).astimezone().strftime("%Y-%m-%d %H:%M")
     if one.manifest is None:
         return [one.name, written, "-", "-", "-", "-", "-", f"damaged: {one.problem}"]
     engines = ", ".join(f"{e.backend} {e.target.name}" for e in one.manifest.engines)
     signed = "yes" if one.signed else "no"
     recipe = str(one.manifest.recipe.get("name", ""))
-    name, size, digest = one.manifest.name, byte_text(one.bytes), one.manifest.digest[:12]
+    name, size, digest = one.manifest.name, byte_text(one.bytes), short_digest(one.manifest.digest)
     return [one.name, written, name, recipe, size, engines, signed, digest]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from optc.artifact.manifest import short_digest
 from tests.artifact.store.registry import StandIn, running
 from tests.artifact.toy import write_toy
 from tests.cli.conftest import Optc
@@ -62,6 +63,7 @@ def test_list(optc: Optc, store: Path) -> None:
     assert "tvm x86-64-v3" in shown
     assert "2026-11-28 " in shown
     assert "damaged: is not JSON" in shown
+    assert short_digest(made.digest) in shown.split()
 
 
 def test_names_beside_paths(optc: Optc, store: Path) -> None:
@@ -172,7 +174,8 @@ def test_tags_are_given_listed_and_taken(
     assert tags(found) == digests | {"production": digests["v2"]}
     assert {(one["model"], one["digest"]) for one in found["tags"]} == {("toy", made.digest)}
     assert all(one["bytes"] > 10_000 for one in found["tags"])
-    assert "production" in optc("list", place, *plain).out
+    shown = optc("list", place, *plain).out.split()
+    assert {"production", short_digest(made.digest)} <= set(shown)
     assert optc("untag", f"{place}:v1", *plain).code == 0
     assert sorted(tags(optc("list", place, *plain, "--json").json)) == ["production", "v2", "v3"]
     for call in (("pull", f"{place}:v1", *plain), ("untag", f"{place}:nope", *plain)):
