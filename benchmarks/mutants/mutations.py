@@ -2,12 +2,14 @@
 
 Left out, because nobody tests it or a test could not see it: annotations, docstrings and other
 strings, f-strings, what is raised with an error, asserts, decorators, log lines, `__repr__`,
-`if TYPE_CHECKING`, protocols, abstract methods, `strict` of a `zip`, and levels of logs.
+`if TYPE_CHECKING`, protocols, abstract methods, `strict` of a `zip`, levels of logs, and constants
+named ``CHUNK`` or ``AT_ONCE``: how much is done at once changes the time, not what comes out.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 from benchmarks.mutants.source import Source
@@ -41,6 +43,7 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {
 }
 _LOGS = {"log", "logger", "logging"}
 _UNTESTED_KEYWORDS = {"strict", "log_level"}
+_AMOUNT = re.compile(r"(^|_)(CHUNK|AT_ONCE)(_|$)")
 _UNTESTED_ERRORS = {"AssertionError", "NotImplementedError"}
 
 
@@ -213,7 +216,8 @@ class _Finder(ast.NodeVisitor):
         constructor = self._functions and self._functions[-1].name in ("__init__", "__post_init__")
         if stored and not constructor:  # without it the attribute would not be there at all
             self._remove(node)
-        self.generic_visit(node)
+        if not all(_AMOUNT.search(self.source.text(target)) for target in node.targets):
+            self.generic_visit(node)
 
     def visit_Delete(self, node: ast.Delete) -> None:
         self._remove(node)

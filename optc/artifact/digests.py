@@ -20,7 +20,7 @@ from optc.system.hardware.target import usable_threads
 PIECE_BYTES = 64 << 20
 #: Bytes of a file that are mapped and hashed at once. Other threads have Python's lock meanwhile,
 #: and where they are busy the hashing waits some milliseconds for it before each time.
-_MAPPED = 256 << 20
+_CHUNK = 256 << 20
 
 
 def hashing_threads() -> ThreadPoolExecutor:
@@ -42,8 +42,8 @@ def range_sha256(path: Path, start: int, stop: int) -> str:
     """
     digest = hashlib.sha256()
     with open_file(path) as stream:
-        for at in range(start, stop, _MAPPED):
-            length = min(_MAPPED, stop - at)
+        for at in range(start, stop, _CHUNK):
+            length = min(_CHUNK, stop - at)
             with mmap.mmap(stream.fileno(), length, access=mmap.ACCESS_READ, offset=at) as mapped:
                 digest.update(mapped)
     return digest.hexdigest()

@@ -17,7 +17,7 @@ def test_files_are_mapped_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapped: int, extra: int
 ) -> None:
     part = mmap.ALLOCATIONGRANULARITY
-    monkeypatch.setattr(digests, "_MAPPED", part)
+    monkeypatch.setattr(digests, "_CHUNK", part)
     data = bytes(range(251)) * (mapped * part)
     path = tmp_path / "file"
     path.write_bytes(data := data[: max(0, mapped * part + extra)])

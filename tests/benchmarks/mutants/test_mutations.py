@@ -37,6 +37,13 @@ def changes(text: str) -> set[str]:
         ("x = 0.5", {"x = 1.5", "x = (-0.5)"}),
         ("x = 1e30", set()),
         ("x = True", {"x = False"}),
+        ("_CHUNK = 1 << 20", set()),
+        ("TOKENS_AT_ONCE = 64", set()),
+        (
+            "CHUNKED, LEFT_ALONE = 1, a[0]",
+            {"CHUNKED, LEFT_ALONE = 2, a[0]"}
+            | {"CHUNKED, LEFT_ALONE = 0, a[0]", "CHUNKED, LEFT_ALONE = 1, a[1]"},
+        ),
         ("x += a", {"x -= a", "pass"}),
         ("f(a)", {"pass"}),
         ("x.a = b", {"pass"}),

@@ -23,19 +23,18 @@ def write_blob(source: IO[bytes], target: Path, blob: Blob, moved: Moved, where:
         OSError: It cannot be read or written.
     """
     digest, left = hashlib.sha256(), blob.size
+    file = target.open("xb")
     try:
-        with target.open("xb") as file:
-            while chunk := source.read(min(_CHUNK, left + 1)):
+        with file:
+            while chunk := source.read(min(_CHUNK, left)):
                 left -= len(chunk)
-                if left < 0:
-                    break
                 digest.update(chunk)
                 file.write(chunk)
                 moved(len(chunk))
-        if left or f"sha256:{digest.hexdigest()}" != blob.digest:
+        if f"sha256:{digest.hexdigest()}" != blob.digest:
             what = blob.title or blob.digest
             problem = f"has other bytes of {what!r} than their digest says"
             raise ArtifactError(problem, where=where, hint=AGAIN)
     except BaseException:
-        target.unlink(missing_ok=True)
+        target.unlink()
         raise

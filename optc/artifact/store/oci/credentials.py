@@ -27,17 +27,16 @@ def basic_credentials(host: str) -> str:
         return ""
     try:
         value: Any = parse_json(read_file(path))
-        entry: Any = value.get("auths", {}).get(host)
-        if entry is None:
-            return ""
-        text = entry.get("auth", "")
+        entries, helpers = value.get("auths", {}), value.get("credHelpers", {})
+        text: str = entries.get(host, {}).get("auth", "")
+        elsewhere = host in helpers or (host in entries and "credsStore" in value)
         base64.b64decode(text, validate=True)
     except (OSError, JSONError, AttributeError, TypeError, binascii.Error) as error:
         raise InputError("cannot be used", where=str(path), hint="docker login") from error
-    if not text and ("credsStore" in value or "credHelpers" in value):
+    if elsewhere and not text:
         raise InputError(
             f"keeps the password of {host} in another program",
             where=str(path),
-            hint="log in with a DOCKER_CONFIG whose config.json has no credsStore",
+            hint="log in with a DOCKER_CONFIG whose config.json has no credsStore and credHelpers",
         )
     return f"Basic {text}" if text else ""
