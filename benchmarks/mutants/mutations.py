@@ -141,12 +141,21 @@ class _Finder(ast.NodeVisitor):
     # values
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
+        if (call := node.value) and isinstance(call, ast.Call) and self._is_an_end(node, call):
+            self._add("constant", self.source.span(call.args[1]), "0")  # 2 has the same end
+            call.args.pop()
         if isinstance(node.slice, ast.Constant) and node.slice.value == 0:
             # Mostly the only one: the last is the same. So the first becomes the second alone.
             self._add("constant", self.source.span(node.slice), "1")
             self.visit(node.value)
         else:
             self.generic_visit(node)
+
+    def _is_an_end(self, node: ast.Subscript, call: ast.Call) -> bool:
+        """True of ``split(…, 1)[0]`` and ``rsplit(…, 1)[-1]``."""
+        name = self.source.text(call.func).rpartition(".")[2]
+        end = {"split": "0", "rsplit": "-1"}.get(name) == self.source.text(node.slice)
+        return end and [self.source.text(each) for each in call.args[1:]] == ["1"]
 
     def visit_Constant(self, node: ast.Constant) -> None:
         span, value = self.source.span(node), node.value

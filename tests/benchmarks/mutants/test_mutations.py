@@ -37,6 +37,17 @@ def changes(text: str) -> set[str]:
         ("x = 0.5", {"x = 1.5", "x = (-0.5)"}),
         ("x = 1e30", set()),
         ("x = True", {"x = False"}),
+        ("x = a.split(b, 1)[0]", {"x = a.split(b, 0)[0]", "x = a.split(b, 1)[1]"}),
+        (
+            "x = a().rsplit(b, 1)[-1]",
+            {"x = a().rsplit(b, 0)[-1]", "x = a().rsplit(b, 1)[1]"}
+            | {"x = a().rsplit(b, 1)[-2]", "x = a().rsplit(b, 1)[-0]"},
+        ),
+        (
+            "x = a.split(b, 1)[-1]",
+            {"x = a.split(b, 2)[-1]", "x = a.split(b, 0)[-1]", "x = a.split(b, 1)[1]"}
+            | {"x = a.split(b, 1)[-2]", "x = a.split(b, 1)[-0]"},
+        ),
         ("_CHUNK = 1 << 20", set()),
         ("TOKENS_AT_ONCE = 64", set()),
         (

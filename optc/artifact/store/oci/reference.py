@@ -85,8 +85,8 @@ def parse_reference(text: str, where: str) -> Reference:
 
 def _hint(text: str) -> str:
     """A hint at how to write a text that names no place."""
-    _, found, rest = text.partition("://")
-    if found and _is_place(rest):
+    _, _, rest = text.partition("://")
+    if _is_place(rest):
         return f"without a scheme: {rest}"
     if text.startswith("oci:"):
         return f"a layout is {_EXAMPLE.partition(' or ')[0]}"
@@ -97,7 +97,7 @@ def _hint(text: str) -> str:
     if place and "/" not in tag and not is_tag(tag) and _is_place(place):
         return f"a tag is made of {_TAG_HINT}"
     lower = _lower_repository(text)
-    if lower != text and _is_place(lower):
+    if _is_place(lower):
         return f"a repository is lower case: {lower}"
     if _is_place(f"host.example/{text}"):
         return f"oci:{text} is a layout, HOST/{text} a repository"
@@ -111,5 +111,5 @@ def _is_place(text: str) -> bool:
 def _lower_repository(text: str) -> str:
     """The repository in lower case; host and tag as they are."""
     host, slash, rest = text.partition("/")
-    path = re.split("[:@]", rest, maxsplit=1)[0]
+    path = re.split("[:@]", rest)[0]
     return f"{host}{slash}{path.lower()}{rest[len(path) :]}"

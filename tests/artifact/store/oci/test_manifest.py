@@ -61,6 +61,10 @@ def layer(title: Any = "manifest.json", **more: Any) -> dict[str, Any]:
         ({"layers": [layer(size=-1)]}, r"layers\[0\].size: expected 'int' >= 0"),
         ({"layers": [layer(3)]}, "title: expected 'str', got 'int'"),
         *(
+            ({"layers": [layer(), *map(layer, titles)]}, "it lists 'a/b' as a file and as a fol")
+            for titles in (("a/b", "a/b/c"), ("a/b/c", "a/b"), ("a/b/c/d/e", "x", "a/b"))
+        ),
+        *(
             ({"layers": [layer(), layer(title)]}, "is no path of a file in an artifact")
             for title in ("", ".", "..", "/etc/passwd", "../x", "a/../../x", "a\\b", "a//b", "a/")
         ),
@@ -69,6 +73,32 @@ def layer(title: Any = "manifest.json", **more: Any) -> dict[str, Any]:
 def test_other_manifests_are_refused(value: Any, message: str) -> None:
     with pytest.raises(ArtifactError, match=message):
         read_manifest_files(json.dumps(value).encode(), "x")
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "🙂"])
+def test_names_are_as_long_as_file_systems_take(letter: str, tmp_path: Path) -> None:
+    whole, rest = divmod(255, len(letter.encode()))
+    longest = letter * whole + "b" * rest
+    (tmp_path / longest).write_text("")  # this file system takes as many bytes
+    titles = (longest, f"x/{longest}", f"{longest}/x", longest + "c", f"{longest}c/x")
+    for title in titles:
+        data = json.dumps({"layers": [layer(), layer(title)]}).encode()
+        if longest + "c" not in title:
+            assert [one.title for one in read_manifest_files(data, "x")][1] == title
+            continue
+        with pytest.raises(ArtifactError, match="is no path of a file in an artifact"):
+            read_manifest_files(data, "x")
+
+
+def test_paths_are_of_a_thousand_characters() -> None:
+    for length, taken in ((1020, True), (1021, False)):
+        title = ("a" * 99 + "/") * 10 + "b" * (length - 1000)
+        data = json.dumps({"layers": [layer(), layer(title)]}).encode()
+        if taken:
+            assert len(read_manifest_files(data, "x")) == 2
+            continue
+        with pytest.raises(ArtifactError, match="is no path of a file in an artifact"):
+            read_manifest_files(data, "x")
 
 
 def test_what_is_not_json_is_refused() -> None:

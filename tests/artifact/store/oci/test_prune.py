@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,17 @@ def test_what_nothing_leads_to_goes(layout: Layout) -> None:
     assert prune(layout, 60) == Pruned(blobs=2, bytes=8, kept=3)
     assert before - left(layout) == {lost["digest"], "sha256:.x.partial-1"}
     assert prune(layout, 60) == Pruned(blobs=0, bytes=0, kept=3)
+
+
+@pytest.mark.parametrize("order", list(permutations("abc")))
+def test_what_several_tags_share_hides_nothing(order: tuple[str, ...], layout: Layout) -> None:
+    """Whatever was found before, in which order: all that one of them names is kept."""
+    layers = {name: blob(layout, name.encode()) for name in "abcde"}
+    for number, names in enumerate(("ab", "ac", order)):
+        reference = parse_reference(f"oci:{layout.folder}:v{number}", "x")
+        tag(Layout(reference, layout.folder), *(layers[name] for name in names))
+    assert prune(layout, 60) == Pruned(blobs=2, bytes=2, kept=3 + 3)
+    assert {layers[name]["digest"] for name in "abc"} <= left(layout)
 
 
 def test_what_is_young_stays(layout: Layout) -> None:

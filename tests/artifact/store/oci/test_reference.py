@@ -62,6 +62,8 @@ def test_registries(text: str, host: str, repository: str, version: str, name: s
         ("oci://ghcr.io/me/x", "without a scheme: ghcr.io/me/x"),
         ("ghcr.io/x@sha256:12", "a digest is sha256: and 64 digits"),
         ("ghcr.io/x@v1", "a digest is sha256: and 64 digits"),
+        ("https://ghcr.io/a//b", "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"),
+        ("ghcr.io/A//b", "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"),
         ("ghcr.io/a//b", "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"),
     ],
 )
