@@ -78,6 +78,11 @@ def running() -> Iterator[StandIn]:
             else:
                 repository, _, tag = url.path.removeprefix("/v2/").partition("/manifests/")
                 digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+                value = json.loads(data)
+                named = [one["digest"] for one in (value["config"], *value["layers"])]
+                if not all(one in state.blobs for one in named):
+                    self._answer(404, b'{"errors":[{"code":"MANIFEST_BLOB_UNKNOWN"}]}')
+                    return
                 state.manifests[repository, tag] = state.manifests[repository, digest] = data
             self._answer(201, b"")
 

@@ -278,7 +278,7 @@ class _Counting:
     def __init__(self, stream: IO[bytes], moved: Moved) -> None:
         self._stream, self._moved = stream, moved
 
-    def read(self, count: int = -1) -> bytes:
+    def read(self, count: int) -> bytes:
         data = self._stream.read(count)
         self._moved(len(data))
         return data

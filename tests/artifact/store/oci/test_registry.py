@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from email.message import Message
+from http.client import BadStatusLine
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request
@@ -84,6 +85,24 @@ def test_pages_without_an_end_are_read_up_to_a_bound() -> None:
     assert len(opener.requests) == 100
 
 
+@pytest.mark.parametrize(
+    "link", ["https://elsewhere.example/v2/tags", f"http://{HOST}/v2/tags", f"//x.{HOST}/tags"]
+)
+def test_pages_elsewhere_are_not_asked_for(link: str) -> None:
+    first = Pages(1)
+    first.headers = {"Link": f'<{link}>; rel="next"'}
+    made, opener = registry(first, Pages(2))
+    assert made.tags() == ["t1"]
+    assert len(opener.requests) == 1
+
+
+def test_a_manifest_of_four_mebibytes_is_taken_and_no_larger_one() -> None:
+    made, _ = registry(Answer(b"x" * (4 << 20)), Answer(b"x" * ((4 << 20) + 1)))
+    assert len(made.manifest()) == 4 << 20
+    with pytest.raises(InputError, match="the manifest is too large"):
+        made.manifest()
+
+
 def wants_token() -> HTTPError:
     headers = Message()
     headers["WWW-Authenticate"] = f'Bearer realm="https://{HOST}/token",service="s"'
@@ -136,6 +155,26 @@ def test_an_answer_that_is_an_error_is_one(code: int) -> None:
     with pytest.raises(InputError, match=f"the registry {said}") as caught:
         made.tags()
     assert caught.value.hint == "", "with TLS it is not for the want of TLS"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(
+    ("broken", "may_want_tls"),
+    [
+        (400, True),  # what a server with TLS says to who talks without
+        (500, False),
+        (BadStatusLine("\x15\x03\x01"), True),
+        (ValueError("odd"), True),
+    ],
+)
+def test_who_talks_without_tls_is_told_that_it_may_be_wanted(
+    broken: Any, may_want_tls: bool, plain: bool
+) -> None:
+    made, _ = registry(refusal(broken) if isinstance(broken, int) else broken)
+    made._plain_http = plain
+    with pytest.raises(InputError, match="the registry answered") as caught:
+        made.tags()
+    assert ("--plain-http" in caught.value.hint) == (plain and may_want_tls)
 
 
 @pytest.mark.parametrize(
