@@ -180,6 +180,24 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/passes/kv_cache/test_slots.py",
         "tests/passes/kv_cache/test_kv_cache.py",
     ),
+    "passes/canonicalize/experts/all_experts.py": (
+        "tests/passes/canonicalize/experts/test_choose_experts.py",
+    ),
+    "passes/canonicalize/experts/factors.py": (
+        "tests/passes/canonicalize/experts/test_find_router.py",
+        "tests/passes/canonicalize/experts/test_choose_experts.py",
+    ),
+    "passes/canonicalize/experts/input_scores.py": (
+        "tests/passes/canonicalize/experts/test_choose_experts.py",
+    ),
+    "passes/canonicalize/spread_factors.py": (
+        "tests/passes/canonicalize/test_head_layer_norms.py",
+        "tests/passes/canonicalize/test_fold_heads.py",
+    ),
+    "passes/kv_cache/convolution_pools.py": ("tests/passes/kv_cache/test_kv_cache.py",),
+    "passes/kv_cache/mixer_pools.py": ("tests/passes/kv_cache/test_kv_cache.py",),
+    "passes/kv_cache/recurrence_pools.py": ("tests/passes/kv_cache/test_kv_cache.py",),
+    "optc/runtime/tensors/pictures.py": ("tests/runtime/tensors/test_images.py",),
     "passes/kv_cache/kv_cache.py": ("tests/passes/kv_cache/test_kv_cache_refusals.py",),
     "optc/runtime/text/tokenizer.py": (
         "tests/runtime/text/test_control_tokens.py",
