@@ -172,7 +172,6 @@ def _counted(value: Any) -> Any:
 
 def _part(value: Any) -> Any:
     """A slice, paid for: Jinja makes it without asking the environment."""
-    current().step()
     return current().made(value)
 
 
