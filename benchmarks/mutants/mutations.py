@@ -243,7 +243,11 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         self.visit(node.func)
-        self._visit_all(node.args)
+        args = node.args
+        if self.source.text(node.func) == "operand" and self.source.text(args[-1]) == "0":
+            self._add("constant", self.source.span(args[-1]), "1")  # as of a subscript
+            args = args[:-1]
+        self._visit_all(args)
         self._visit_all([each for each in node.keywords if each.arg not in _UNTESTED_KEYWORDS])
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:

@@ -151,9 +151,10 @@ def _value_dim(node: ir.Node, values: ir.Value) -> int:
     if is_op(node, "PackedAttention", domain=DOMAIN):
         return (width(values) or 0) // node.attributes.get_int("kv_num_heads", 1)
     pool = node.inputs[4]
-    if pool is None or pool.shape is None or not isinstance(pool.shape[3], int):
+    dim = None if pool is None or pool.shape is None else pool.shape[3]
+    if not isinstance(dim, int):
         raise ValueError(f"{node.name}: the pool of values has no width")
-    return pool.shape[3]
+    return dim
 
 
 def _joined(graph: ir.Graph, node: ir.Node, sources: list[ir.Value]) -> ir.Value:

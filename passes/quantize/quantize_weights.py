@@ -299,7 +299,7 @@ class QuantizeWeights(Pass):
             scheme = fitting(self.scheme(self.head_bits if head else self.bits), linear, report)
         return replace(scheme, zeros=linear.pruned)
 
-    def keeps_grid(self, linear: Linear, scheme: Scheme, *, head: bool = False) -> bool:
+    def keeps_grid(self, linear: Linear, scheme: Scheme, *, head: bool) -> bool:
         """True if a weight stays on a grid of the checkpoint that is too coarse to leave: one of 8
         bits loses next to nothing where it is rounded again."""
         kept = self.given_weights().rows(linear.weight, scheme, linear.name, table=head)

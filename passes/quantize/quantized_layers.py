@@ -69,7 +69,7 @@ class QuantizedLayers:
         self._embeddings: list[_Parts] = []
 
     def quantize_linear(
-        self, linear: Linear, scheme: Scheme, activation_bits: int, *, table: bool = False
+        self, linear: Linear, scheme: Scheme, activation_bits: int, *, table: bool
     ) -> None:
         """Case 1: replace the linear layer, whose weight may be a ``table`` of embeddings, too."""
         parts = self._parts_of(linear, scheme, table)

@@ -331,6 +331,7 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/passes/quantize/test_quantize_weights.py",
         "tests/passes/quantize/given/test_grids.py",
     ),
+    "passes/quantize/propagate/replace.py": ("tests/passes/quantize/given/test_grids.py",),
     "passes/quantize/propagate/stages.py": (
         "tests/passes/quantize/propagate/test_propagate_errors.py",
         "tests/passes/quantize/given/test_grids.py",

@@ -79,7 +79,7 @@ def without(
     hessian: Float64,
     scheme: Scheme | None = None,
     *,
-    gptq: bool = False,
+    gptq: bool,
 ) -> LazyWeight:
     """The weight of a reader that lost units: fitted, and zeros for what goes.
 

@@ -65,7 +65,8 @@ class Losses:
             ratios = {degrees[donor][d].error: kl for d, kl in known[donor].items()}
             kls = estimate([degree.error for degree in degrees[i][1:]], ratios)
             own = known.get(i, {})
-            losses = (own.get(d, kl) for d, kl in enumerate(kls, 1))
+            numbers = range(1, len(degrees[i]))
+            losses = (own.get(d, kl) for d, kl in zip(numbers, kls, strict=True))
             counts = tuple(places.counts[i])
             structures.append(Structure(one, groups, counts, (0.0, *losses)))
         return structures, degrees, set(known)

@@ -48,6 +48,8 @@ def changes(text: str) -> set[str]:
             {"x = a.split(b, 2)[-1]", "x = a.split(b, 0)[-1]", "x = a.split(b, 1)[1]"}
             | {"x = a.split(b, 1)[-2]", "x = a.split(b, 1)[-0]"},
         ),
+        ("x = operand(a, 0)", {"x = operand(a, 1)"}),
+        ("x = operand(a, 1)", {"x = operand(a, 2)", "x = operand(a, 0)"}),
         ("_CHUNK = 1 << 20", set()),
         ("TOKENS_AT_ONCE = 64", set()),
         (

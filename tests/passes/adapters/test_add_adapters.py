@@ -77,6 +77,20 @@ def test_a_layer_as_wide_as_the_vocabulary_is_no_head() -> None:
     assert nodes_text(built).splitlines()[-1] == "logits = MatMul (o.adapted, w_head)"
 
 
+def test_a_layer_of_other_rows_hides_none_behind_it() -> None:
+    built = model()
+    built.graph[0].outputs[0].shape = ir.Shape(["B", 6])
+    built.graph[1].outputs[0].shape = ir.Shape(["B", 6])
+    report = AddAdapters(max=1).run(built)
+    assert report.details == {"linear layer": 1}
+    assert report.skipped == ["MatMul: its rows are B, neither T nor R"]
+    modules = RaggedStep.read(built).adapters
+    assert modules is not None
+    assert [module.parts for module in modules.modules] == [(AdapterPart("w_o", 0, 4),)]
+    assert "logit_adapters" in {value.name for value in built.graph.inputs}
+    assert "adapters" not in {value.name for value in built.graph.inputs}
+
+
 def oracle(x: Array, rows: Array, adapters: Array, pools: list[Array]) -> Array:
     """Each row with the weights of its own adapter merged, in float64."""
     a0, b0, a1, b1 = (pool.astype(np.float64) for pool in pools)

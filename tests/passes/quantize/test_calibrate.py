@@ -8,6 +8,7 @@ import pytest
 
 from optc.errors import InputError
 from optc.ir.linear import Linear, find_linear
+from optc.ir.pipeline.base import PassContext
 from optc.ir.pipeline.pipeline import Pipeline
 from optc.passes.numerics.statistics import (
     CHANNEL_MEAN,
@@ -53,6 +54,14 @@ def test_every_linear_layer_gets_the_range_of_its_input(folder: Path) -> None:
         max(known for known in ranges if known is not None)
         == report.facts["largest_input"]["magnitude"]
     )
+
+
+def test_without_a_text_every_layer_has_a_range_and_is_counted(folder: Path) -> None:
+    model = dense_model(2)
+    report = _pass(folder).without_text(model, PassContext())
+    linears = [linear for node in model.graph if (linear := find_linear(node))]
+    assert report.details == {"linear layer, not calibrated": len(linears)}
+    assert {input_range(calibration_of(model), one) for one in linears} == {1.0}
 
 
 def test_what_was_measured_is_in_the_report_by_its_digest(folder: Path) -> None:

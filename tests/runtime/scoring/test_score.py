@@ -160,6 +160,17 @@ def test_prompts_report_each_token_but_the_first() -> None:
         both = engine.generate(["abc"], params.changed(n=2, temperature=0.5, seed=3))[0]
         assert both.prompt_logprobs == found
         assert json.loads(json.dumps(output.to_json()))["prompt_logprobs"] == found.to_json()
+        second = found[1]
+        assert isinstance(second, PromptTokenLogprobs)
+        assert found.to_json()[:2] == [
+            None,
+            {
+                "token_id": second.token_id,
+                "logprob": second.logprob,
+                "top": [{"token_id": token, "logprob": value} for token, value in second.top],
+                "rank": second.rank,
+            },
+        ]
         assert plain.to_json()["prompt_logprobs"] is None
         later = engine.submit("abc", params, scored_from=2).result().prompt_logprobs
         assert later is not None

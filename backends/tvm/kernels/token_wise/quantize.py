@@ -159,7 +159,7 @@ def quantize_values(
     out: QuantizedRows,
     row: Expr,
     width: int,
-    hadamard: int = 0,
+    hadamard: int,
 ) -> None:
     """Quantize a row of computed values, rotated in blocks of ``hadamard`` channels unless that is
     0; ``compute(offset, count)`` runs once for each vector."""

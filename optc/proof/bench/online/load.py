@@ -43,7 +43,7 @@ async def open_loop(
     server: ServerUnderLoad,
     askings: Sequence[Asking],
     *,
-    warmup: int = 0,
+    warmup: int,
     progress: Progress = no_progress,
 ) -> Load:
     """Send each request when it is due, and wait for all answers. Times count from when a request

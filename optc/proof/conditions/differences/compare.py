@@ -71,7 +71,7 @@ def difference(
     return Difference(values, before, after, (*a.notes, *b.notes, *_notes(values)))
 
 
-def metrics_of(a: Subject, b: Subject, *, speed: bool, outputs: bool = False) -> list[str]:
+def metrics_of(a: Subject, b: Subject, *, speed: bool, outputs: bool) -> list[str]:
     """All figures that conditions on `difference` may name.
 
     Args:

@@ -52,7 +52,7 @@ def test_what_is_left_is_the_least_squares_fit(channels: Channels, inputs: np.nd
         damping = 0.01 * hessian.diagonal().mean() * len(inputs)
         x = np.vstack([inputs, np.sqrt(damping) * np.eye(96)])
         best = np.linalg.lstsq(x[:, one.kept], x @ weight.T, rcond=None)[0].T
-        found = without(channels, linear, one.kept, hessian).read_rows(0, 64)
+        found = without(channels, linear, one.kept, hessian, gptq=False).read_rows(0, 64)
         np.testing.assert_allclose(found[:, one.kept], best, rtol=1e-3, atol=1e-3)
         assert not np.delete(found, one.kept, axis=1).any()
         lost = inputs @ (weight - found).T
@@ -66,7 +66,7 @@ def test_fewer_neurons_go_worse_at_random(channels: Channels, inputs: np.ndarray
     chosen = degrees_of(channels, [96, 64], hessian)[1]
     for seed in range(5):
         kept = np.sort(np.random.default_rng(seed).permutation(96)[:64])
-        lost = weight - without(channels, linear, kept, hessian).read_rows(0, 64)
+        lost = weight - without(channels, linear, kept, hessian, gptq=False).read_rows(0, 64)
         assert float(np.sum((lost @ hessian) * lost)) > chosen.error
 
 
@@ -76,7 +76,7 @@ def test_what_is_left_is_rounded_in_groups_of_its_own(
 ) -> None:
     (linear,), hessian = channels.linears, inputs.T @ inputs / len(inputs)
     kept = degrees_of(channels, [96, 64], hessian)[1].kept
-    fitted = without(channels, linear, kept, hessian).read_rows(0, 64)
+    fitted = without(channels, linear, kept, hessian, gptq=False).read_rows(0, 64)
     found = without(channels, linear, kept, hessian, FORMAT, gptq=gptq).read_rows(0, 64)
     groups = found[:, kept].reshape(64, 2, 32)
     assert max(len(np.unique(group)) for row in groups for group in row) <= 16
@@ -90,7 +90,7 @@ def test_gptq_rounds_with_a_smaller_error_of_outputs(
 ) -> None:
     (linear,), hessian = channels.linears, inputs.T @ inputs / len(inputs)
     kept = degrees_of(channels, [96, 64], hessian)[1].kept
-    fitted = without(channels, linear, kept, hessian).read_rows(0, 64)
+    fitted = without(channels, linear, kept, hessian, gptq=False).read_rows(0, 64)
 
     def lost(gptq: bool) -> float:
         found = without(channels, linear, kept, hessian, FORMAT, gptq=gptq).read_rows(0, 64)

@@ -31,6 +31,7 @@ def test_peers_are_the_same_kind_in_other_layers() -> None:
     many = {f"d_{i}": 20.0 for i in range(4)}
     assert outliers(o_0=40, o_1=40, o_2=33, o_3=40, **many) == ["o_2"]
     assert outliers(o_0=40, o_1=40, o_2=35, o_3=40, **many) == [], "less than six decibels"
+    assert outliers(o_0=40, o_1=40, o_2=34, o_3=40, **many) == [], "no more than six"
     found = {one.value: one.peers_db for one in judge_nodes(nodes(o_0=40, o_1=38, o_2=33, o_3=39))}
     assert found["o_2"] == 39
 

@@ -111,3 +111,17 @@ def test_verifications_of_all_requests_are_counted() -> None:
         acceptance.learn(request_id, 3, 0)
     acceptance.forget(1)
     assert acceptance.verifications == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "missed"), [(Acceptance, 0.602, 0.398), (JointAcceptance, 0.530, 0.470)]
+)
+def test_a_guess_counts_as_some_drafts_so_that_one_does_not_decide(
+    kind: type[Acceptance], held: float, missed: float
+) -> None:
+    """As four drafts, of which two held, and as sixteen where drafts stop when they are unsure."""
+    for accepted, expected in ((1, held), (0, missed)):
+        acceptance = kind()
+        rates(acceptance, 0, [1])
+        acceptance.learn(0, 1, accepted)
+        assert rates(acceptance, 0, [1]) == [pytest.approx(expected, abs=0.001)]
