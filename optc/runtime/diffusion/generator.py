@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from optc.runtime.checks import checked_texts
 from optc.runtime.diffusion.conventions import DiffusionConventions
 from optc.runtime.diffusion.solver import next_sample, steps_of
 from optc.runtime.executable.tensors import TensorsExecutable
+from optc.system.closing import Closing
 
 if TYPE_CHECKING:
     import tokenizers
@@ -70,7 +70,7 @@ class DrawingChanges(TypedDict, total=False):
     batch_size: int
 
 
-class ImageGenerator:
+class ImageGenerator(Closing):
     """A model that makes images.
 
         with optc.load("artifacts/sd-turbo-diffusion-fp16") as generator:
@@ -177,19 +177,6 @@ class ImageGenerator:
     def _noise(self, seed: int, place: int) -> Float32:
         drawn = np.random.default_rng([seed, place]).standard_normal(self.conventions.shape)
         return drawn.astype(np.float32)
-
-    def __enter__(self) -> Self:
-        """The generator, which is closed at the end of the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        self.close()
 
 
 def _pixels(image: Float32) -> Pixels:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from optc.runtime.speech.transcript import Segment, Transcript
 from optc.runtime.speech.wanted import Wanted, WantedChanges
 from optc.runtime.speech.windows import Place, Span
 from optc.runtime.speech.write import Transcription, Writer, Writing
+from optc.system.closing import Closing
 
 if TYPE_CHECKING:
     import tokenizers
@@ -46,7 +46,7 @@ class _Job:
     spans: list[Span] = field(default_factory=list)
 
 
-class Transcriber:
+class Transcriber(Closing):
     """A model that writes down speech.
 
         with optc.load("artifacts/whisper-base-speech-int8") as transcriber:
@@ -226,19 +226,6 @@ class Transcriber:
         first = self.conventions.first_time
         said = [token for token in tokens if first is None or token < first]
         return str(self._tokenizer.decode(said, skip_special_tokens=True)).strip()
-
-    def __enter__(self) -> Self:
-        """The transcriber, which is closed at the end of the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        self.close()
 
     def __repr__(self) -> str:
         """The engine's name."""

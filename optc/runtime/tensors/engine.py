@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy.typing as npt
 
@@ -16,11 +15,12 @@ from optc.errors import RequestError, UnsupportedError
 from optc.runtime.executable.tensors import TensorsExecutable
 from optc.runtime.executable.tensors_interface import TensorsInterface, TensorSpec
 from optc.runtime.tensors.inputs import checked_inputs
+from optc.system.closing import Closing
 
 Array = npt.NDArray[Any]
 
 
-class TensorEngine:
+class TensorEngine(Closing):
     """A model of named tensors; calls of several threads run side by side.
 
         engine = optc.load("artifacts/resnet-tensors-fp32")
@@ -89,19 +89,6 @@ class TensorEngine:
         if self._executable is not None:
             self._executable.close()
         self._executable = None
-
-    def __enter__(self) -> Self:
-        """The engine, which is closed at the end of the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        self.close()
 
     def __repr__(self) -> str:
         """Names of inputs and outputs."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from optc.runtime.text_to_text.conventions import TextConventions
 from optc.runtime.text_to_text.params import TextToTextOptions, TextToTextParams
 from optc.runtime.text_to_text.rules import Rules
 from optc.runtime.text_to_text.writer import Read, Writer, Written
+from optc.system.closing import Closing
 
 if TYPE_CHECKING:
     import tokenizers
@@ -43,7 +43,7 @@ class GeneratedText:
         return self.text
 
 
-class TextToTextGenerator:
+class TextToTextGenerator(Closing):
     """A model that turns texts into texts: it translates, sums up, answers.
 
         with optc.load_text_to_text("artifacts/t5-small-text2text-fp32") as generator:
@@ -179,19 +179,6 @@ class TextToTextGenerator:
         said = tokens[:-1] if rules.ended(tokens) else tokens
         text = str(self._tokenizer.decode(list(said), skip_special_tokens=True)).strip()
         return GeneratedText(text, tuple(said), written.ended)
-
-    def __enter__(self) -> Self:
-        """The generator, which is closed at the end of the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        self.close()
 
     def __repr__(self) -> str:
         """The engine's name."""

@@ -38,10 +38,10 @@ def model(nodes: str, more: dict[str, Any] | None = None) -> ir.Model:
     return exported("(float[B,S,16] x) => (float[B,S,16] y)", nodes, {}, constants)
 
 
-def in_float64(x: np.ndarray, biased: bool) -> np.ndarray:
+def in_float64(x: np.ndarray, biased: bool, epsilon: float = 1e-3) -> np.ndarray:
     heads = x.astype(np.float64).reshape(*x.shape[:2], 2, 8)
     centred = heads - heads.mean(-1, keepdims=True)
-    normed = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-3) * CONSTANTS["scale"]
+    normed = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) * CONSTANTS["scale"]
     result: np.ndarray = (normed + CONSTANTS["bias"] * biased).reshape(x.shape)
     return result
 
@@ -62,6 +62,16 @@ def test_means_are_taken_off_and_biases_added(layout: str, operands: str) -> Non
         """)
     x = 3 + f32(2, 5, 16)
     np.testing.assert_allclose(evaluate(one, {"x": x}), in_float64(x, biased), rtol=1e-4, atol=1e-5)
+
+
+def test_an_epsilon_that_is_left_out_is_that_of_onnx() -> None:
+    nodes = LAYOUTS["tokens first"].format("a, scale, bias").replace(", epsilon: float = 1e-3", "")
+    one = model(nodes)
+    text, _ = after(one, FindNorms(), FoldHeads())
+    assert "HeadRMSNorm" in text
+    x = 0.003 * f32(2, 5, 16)  # so small that it matters
+    expected_rows = in_float64(x, True, 1e-5)
+    np.testing.assert_allclose(evaluate(one, {"x": x}), expected_rows, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(

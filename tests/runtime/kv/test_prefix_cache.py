@@ -438,11 +438,14 @@ def test_an_empty_leaf_and_an_empty_root_are_found() -> None:
 class Told:
     """Takes note of blocks."""
 
+    def __init__(self) -> None:
+        self.gone: list[bytes] = []
+
     def stored(self, salt: str, node: Node) -> bool:
         return True
 
     def removed(self, node: Node) -> None:
-        pass
+        self.gone.append(node.key)
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -452,3 +455,15 @@ def test_blocks_have_a_digest_where_somebody_is_told_of_them(told: bool) -> None
     path = cache._grow_path("salt", np.array([1, 2, 3, 4], np.int32))
     assert [bool(node.digest) for node in path] == [told, told]
     assert len({node.digest for node in path}) == (2 if told else 1)
+
+
+@pytest.mark.parametrize("heard", [(True, True), (False, True), (True, False), (False, False)])
+def test_who_was_told_of_a_block_is_told_when_it_goes(heard: tuple[bool, bool]) -> None:
+    blocks, log = KVBlocks((0,), (9,), 2, prefix_cache=True), Told()
+    cache = PrefixCache((0,), blocks.pools, 2, log=log)
+    path = cache._grow_path("salt", np.array([1, 2, 3, 4], np.int32))
+    for node, told in zip(path, heard, strict=True):
+        node.told = told
+    cache._prune(path[-1])
+    assert log.gone == [n.key for n, told in zip(path[::-1], heard[::-1], strict=True) if told]
+    assert not cache._roots

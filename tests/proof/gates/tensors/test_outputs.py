@@ -40,6 +40,13 @@ def test_rows_are_compared_one_by_one() -> None:
     assert found["sqnr_db"] == pytest.approx(10 * math.log10(5 / 8))
 
 
+def test_rows_of_zeros_have_a_direction_of_none_but_themselves() -> None:
+    zeros, ones = np.zeros((1, 3)), np.ones((1, 3))
+    for ours, theirs, cosine in ((zeros, ones, 0), (ones, zeros, 0), (zeros, zeros, 1)):
+        found = figures(ours, theirs)
+        assert (found["cosine_mean"], found["cosine_min"]) == (cosine, cosine)
+
+
 def test_figures_are_over_all_samples() -> None:
     found = OutputFigures()
     found.add({"y": np.array([[1.0, 0.0]])}, {"y": np.array([[1.0, 0.0]])})
