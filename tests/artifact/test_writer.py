@@ -15,6 +15,7 @@ import pytest
 from optc.artifact import atomic_swap
 from optc.artifact.artifact import Artifact
 from optc.artifact.manifest import FileEntry
+from optc.artifact.trust.texts import trust_texts
 from optc.artifact.writer import ArtifactWriter
 from optc.errors import InputError
 from optc.system.hardware.target import parse_target
@@ -51,6 +52,8 @@ def test_two_writes_of_the_same_input_are_byte_identical(tmp_path: Path) -> None
     assert (a.path / "manifest.json").read_bytes() == (b.path / "manifest.json").read_bytes()
     assert a.digest == b.digest
     assert a.report() == {"seconds": 1.5}
+    for name, text in trust_texts(a.manifest, a.report()).items():
+        assert (a.path / name).read_bytes() == text
     assert names(tmp_path) == ["a", "b"]
 
 
@@ -297,6 +300,9 @@ def test_symlinked_output_replaces_what_it_points_to(tmp_path: Path) -> None:
 def test_an_attempt_writes_into_a_folder_of_its_own(tmp_path: Path) -> None:
     with ArtifactWriter(tmp_path / "a") as writer, writer.scratch() as scratch:
         attempt = writer.in_folder(scratch / "attempt")
+        assert attempt.folder.is_dir()
+        with pytest.raises(FileExistsError):
+            writer.in_folder(scratch / "attempt")
         write_files(attempt)
         assert names(writer.folder) == []
         assert attempt.output == writer.output

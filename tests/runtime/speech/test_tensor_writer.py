@@ -57,3 +57,18 @@ def test_whether_somebody_speaks_is_read_behind_the_first_token(language: str | 
 
 def test_who_is_sure_of_the_words_is_not_silent() -> None:
     assert text(0, no_speech_threshold=0.2, logprob_threshold=-1.0) == "hello world"
+
+
+@pytest.mark.parametrize(
+    ("never", "said"),
+    [
+        ({}, "hello world"),
+        ({"suppressed": (1,)}, "nought world"),
+        ({"suppressed": (2,)}, "hello nought"),
+        ({"suppressed_first": (1,)}, "nought world"),
+        ({"suppressed_first": (2,)}, "hello world"),
+    ],
+)
+def test_tokens_that_may_not_come_next_are_not_written(never: dict[str, Any], said: str) -> None:
+    made = writer(conventions=structs.replace(SPEECH, **never))
+    assert made.transcribe(SOUND, language="de").text == said

@@ -212,6 +212,13 @@ def test_a_near_miss_is_told_and_left() -> None:
     assert "0 products of computed values" in report.skipped[0]
 
 
+def test_a_near_miss_hides_no_attention_behind_it() -> None:
+    spelled = SPELLED.format("Abs (p)").replace("y =", "z =")
+    source, report = source_of(f"{FULL} {spelled} {STANDARD}"), PassReport()
+    assert list(cut_masks(source, report).values()) == [0]
+    assert len(report.skipped) == 1
+
+
 def test_images_need_no_mask_and_are_of_one_size() -> None:
     source = source_of("y = Attention (q, k, v)")
     patches = Source(
