@@ -22,7 +22,7 @@ Float64 = npt.NDArray[np.float64]
 #: Tokens of the engine among which the reference's likeliest has to be for top-5 agreement.
 TOP = 5
 #: Logits of a few rows that are taken at a time: their float64 values fill a core's cache.
-_CACHED_ELEMENTS = 1 << 15
+_CHUNK_ELEMENTS = 1 << 15
 #: Logits of a column of which at first only the largest is looked at.
 _DEPTH = 64
 
@@ -102,7 +102,7 @@ class RowDivergence:
     def add(self, reference: Float32, engine: Float32, start: int) -> None:
         """Take logits of one tile, both [R, n], that begins at vocabulary entry ``start``."""
         width = reference.shape[1]
-        together = max(1, _CACHED_ELEMENTS // width)
+        together = max(1, _CHUNK_ELEMENTS // width)
         if self._room.shape[1:] != (together, width):
             self._room = np.empty((3, together, width))
         for first in range(0, len(reference), together):

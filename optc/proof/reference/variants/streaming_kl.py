@@ -19,7 +19,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 #: Logits that are taken at a time: their float64 values stay in a core's cache.
-_CACHED_ELEMENTS = 1 << 15
+_CHUNK_ELEMENTS = 1 << 15
 
 
 class StreamingKL:
@@ -69,7 +69,7 @@ class StreamingKL:
 
     def _pieces(self, rows: int, width: int) -> list[slice]:
         """Few rows each, all of them together."""
-        together = max(1, _CACHED_ELEMENTS // width)
+        together = max(1, _CHUNK_ELEMENTS // width)
         return [slice(at, min(at + together, rows)) for at in range(0, rows, together)]
 
     def _exponentials(self, side: int, rows: slice, tile: Float64) -> Float64:

@@ -20,7 +20,7 @@ def test_tiles_give_the_plain_formula(
     threads: int, elements: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many rows are taken at a time, on whatever threads."""
-    monkeypatch.setattr(streaming_kl, "_CACHED_ELEMENTS", elements)
+    monkeypatch.setattr(streaming_kl, "_CHUNK_ELEMENTS", elements)
     pool = ThreadPoolExecutor(threads) if threads else None
     random = np.random.default_rng(0)
     z = random.normal(0, 4, (5, 37)).astype(np.float32)
