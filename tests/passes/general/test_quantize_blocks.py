@@ -124,6 +124,7 @@ def test_the_first_products_stay_float(tmp_path: Path) -> None:
     model = tied()
     report = QuantizeBlocks(float_first=1).run(model)
     assert report.details == {"int8 in blocks": 1}
+    assert [one.rpartition(": ")[2] for one in report.skipped] == ["it is one of the first"]
     logits, rows, _ = run(model, tmp_path / "m.onnx", {"x": x, "ids": ids})
     np.testing.assert_allclose(logits, x @ f32(7, 64).T, rtol=1e-5, atol=1e-5)
     assert (rows == f32(7, 64)[ids]).all()
