@@ -1,4 +1,4 @@
-"""What is closed at the end of a ``with``."""
+"""A base of all that is closed at the end of a ``with``."""
 
 from __future__ import annotations
 
