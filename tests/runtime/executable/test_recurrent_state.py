@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optc.runtime.executable.recurrent_state import state_slots, state_width
+from optc.runtime.executable.recurrent_state import row_stride, rows_width, state_slots, state_width
 
 SIZES = (1, 2, 8, 10, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256)
 
@@ -46,3 +46,18 @@ def test_states_lie_in_as_many_slots_as_they_can(key_dim: int) -> None:
 def test_states_of_models(key_dim: int, value_dim: int, slots: int, width: int) -> None:
     assert state_slots(key_dim, value_dim) == slots
     assert state_width(key_dim, value_dim) == width
+
+
+@pytest.mark.parametrize("channels", [2, 30, 32, 34, 160, 6144])
+def test_rows_of_a_convolution_have_half_of_the_channels_in_whole_vectors(channels: int) -> None:
+    assert row_stride(channels) % 16 == 0
+    assert 0 <= row_stride(channels) - channels // 2 < 16
+
+
+@pytest.mark.parametrize("slots", [16, 32, 128])
+@pytest.mark.parametrize("kernel", [2, 3, 4, 9])
+@pytest.mark.parametrize("channels", [2, 34, 6144])
+def test_the_fewest_numbers_of_a_slot_hold_the_rows(channels: int, kernel: int, slots: int) -> None:
+    width, numbers = rows_width(channels, kernel, slots), (kernel - 1) * row_stride(channels)
+    assert width % 8 == 0
+    assert (width - 8) * slots < numbers <= width * slots
