@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import (
     CommonSubexpressionEliminationPass,
@@ -14,7 +15,7 @@ from onnx_ir.passes.common import (
 from onnxscript.optimizer import fold_constants_ir
 
 from optc.ir.functions import DOMAIN
-from optc.ir.graph import remove_unused
+from optc.ir.graph import add_initializer, constant, constant_ints, remove_unused
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.weights import LazyWeight
@@ -28,7 +29,8 @@ class FoldConstants(Pass):
     """Inline the exporter's functions, infer shapes, fold constants, merge equal nodes.
 
     Nodes that read a `LazyWeight` are never folded: weights stay on disk (shape inference looks
-    at values of 20 elements at most).
+    at values of 20 elements at most). A number that is repeated for every channel is folded however
+    many channels there are.
     """
 
     name: ClassVar[str] = "fold-constants"
@@ -47,6 +49,7 @@ class FoldConstants(Pass):
             output_size_limit=_LIMIT,
             should_fold=_may_fold,
         )
+        _fold_repeated(model.graph)
         CommonSubexpressionEliminationPass()(model)
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         remove_unused(model)
@@ -58,3 +61,18 @@ def _may_fold(node: ir.Node) -> bool | None:
     """False keeps the node; None leaves the decision to the usual rules."""
     lazy = any(v is not None and isinstance(v.const_value, LazyWeight) for v in node.inputs)
     return False if lazy else None
+
+
+def _fold_repeated(graph: ir.Graph) -> None:
+    """Make vectors of one number constants, as the biases of zeros that an exporter gives
+    convolutions without one are."""
+    for node in graph:
+        if node.op_type != "Expand" or node.domain:
+            continue
+        number, shape = constant(node.inputs[0]), constant_ints(node.inputs[1])
+        if number is None or isinstance(number, LazyWeight) or number.size != 1:
+            continue
+        if shape is not None and len(shape) == 1 and len(number.shape) <= 1:
+            values = np.full(shape, number.numpy().reshape(()))
+            folded = add_initializer(graph, ir.tensor(values), f"{node.outputs[0].name}.repeated")
+            node.outputs[0].replace_all_uses_with(folded)

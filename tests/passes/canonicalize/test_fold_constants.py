@@ -78,3 +78,33 @@ def test_functions_of_others_are_inlined() -> None:
     result, _ = after(model, FoldConstants())
     assert result == "y = Add (x, x)"
     assert not model.functions
+
+
+@pytest.mark.parametrize("channels", [8, 1100])
+def test_a_number_that_is_repeated_is_a_constant_of_any_length(channels: int) -> None:
+    """Exporters give convolutions without a bias as many zeros as there are channels: LFM2 and
+    Qwen3-Next have thousands."""
+    model = exported(
+        f"(float[B,S,{channels}] x) => (float[B,S,{channels}] y)",
+        "many = Shape (w) zeros = Expand (zero, many) y = Add (x, zeros)",
+        {"w": f32(channels)},
+        {"zero": np.float32(0.5)},
+    )
+    FoldConstants().run(model)
+    (node,) = model.graph
+    assert node.op_type == "Add"
+    folded = node.inputs[1]
+    assert folded is not None
+    assert folded.const_value is not None
+    np.testing.assert_array_equal(folded.const_value.numpy(), np.full(channels, 0.5, np.float32))
+
+
+def test_tables_of_a_number_are_no_constants() -> None:
+    model = exported(
+        "(float[B,40,40] x) => (float[B,40,40] y)",
+        "zeros = Expand (zero, many) y = Add (x, zeros)",
+        None,
+        {"zero": np.float32(0), "many": np.array([40, 40])},
+    )
+    FoldConstants().run(model)
+    assert [node.op_type for node in model.graph] == ["Expand", "Add"]
