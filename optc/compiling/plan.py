@@ -26,6 +26,7 @@ from optc.importer.model_folder import model_folder
 from optc.ir.forms.find import form_type
 from optc.ir.forms.ragged import RaggedStep
 from optc.ir.pipeline.pipeline import Pipeline
+from optc.runtime.kv.kv_plan import sequence_bytes
 from optc.system.hardware.machine import this_machine
 from optc.system.hardware.target import Target, known_targets
 from optc.system.notebook.tables import plan_html
@@ -72,6 +73,8 @@ class Plan:
             (`optc.compiling.predictions.compile_time`), where nothing else runs and no kernel lies
             in the user's cache; empty where nothing is known.
         compile_seconds_again: The same where all kernels do: of a repeated compile.
+        kv_bytes_per_sequence: Most memory that a sequence of ``max_context`` tokens holds while it
+            decodes, in blocks of the usual size: of recurrent states and short convolutions too.
         warnings: What the user should know.
     """
 
@@ -89,6 +92,7 @@ class Plan:
     artifact_bytes: int | None = None
     compile_seconds: Mapping[str, float] = field(default_factory=dict)
     compile_seconds_again: Mapping[str, float] = field(default_factory=dict)
+    kv_bytes_per_sequence: int = 0
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -162,6 +166,7 @@ def plan(
         for r, own in zip(requests, each, strict=True)
     )
     estimate = engines[main].estimate if engines else None
+    token, beyond, sequence = _kv_bytes(lowered.model, limits.max_context)
     first, again = _seconds(lowered, recipes[main], estimate.compile_s if estimate else 0.0)
     return Plan(
         imported.name,
@@ -170,13 +175,15 @@ def plan(
         tuple(run.to_json() for run in lowered.runs),
         limits.max_context,
         weight_bytes(lowered.model),
-        *_kv_bytes(lowered.model),
+        token,
+        beyond,
         max(imported_peak, peak_bytes(lowered.reference, present, passes, gated=True)),
         max(imported_peak, peak_bytes(lowered.reference, present, passes, gated=False)),
         engines,
         None if estimate is None else artifact_bytes(estimate, imported.tokenizer_files),
         first,
         again,
+        sequence,
         (
             *warnings,
             *without_tokenizer(source),
@@ -216,12 +223,13 @@ def _import_and_lower(
         return imported, limits, each, memory.sample(), peak
 
 
-def _kv_bytes(model: ir.Model) -> tuple[int, int]:
-    """Of a token in all layers, and beyond windows; 0 where they are not paged."""
+def _kv_bytes(model: ir.Model, context: int) -> tuple[int, int, int]:
+    """Of a token in all layers, beyond windows, and of a sequence; 0 where they are not paged."""
     if form_type(model) is not RaggedStep:
-        return 0, 0
+        return 0, 0, 0
     kv = RaggedStep.of(model).kv
-    return kv.bytes_per_token, kv.bytes_beyond_windows
+    whole = sequence_bytes(kv.groups, kv.layers, context)
+    return kv.bytes_per_token, kv.bytes_beyond_windows, whole
 
 
 def _requests(backends: str | Sequence[str], default: str) -> tuple[EngineTarget, ...]:

@@ -125,6 +125,7 @@ class Engine:
             self._adapters,
             self._worker.cancel,
             self.defaults,
+            self.spec.max_context,
         )
         self._submitters = Submitters()
         kept = self.settings.answer_cache_bytes if self.spec.batch_invariant else None

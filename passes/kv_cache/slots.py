@@ -55,6 +55,7 @@ class KVSlots(Pass):
         more = [TREE_PARENT] if step.tree else []
         more += ["adapters"] if step.adapters is not None else []
         more += [MEDUSA_LOGITS] if step.accept_rates else []
+        count = len(more)  # what can be left out
         more += ["the states of an encoder"] if step.encoded else []
         found = {node.op_type for node in model.graph if node.domain == DOMAIN}
         more += ["rows that convolutions read"] if "PagedCausalConv" in found else []
@@ -63,7 +64,9 @@ class KVSlots(Pass):
             raise UnsupportedError(
                 f"slots have no place for {', '.join(more)}",
                 where=f"pass {self.name}",
-                hint="compile without LoRA adapters, Medusa heads and trees of drafts, or for TVM",
+                hint="compile without LoRA adapters, Medusa heads and trees of drafts, or for TVM"
+                if len(more) == count
+                else "compile it for TVM: --backend tvm",
             )
 
     def ensures(self, model: ir.Model) -> None:

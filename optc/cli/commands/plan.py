@@ -149,6 +149,7 @@ def _whole(plan: Plan) -> Table:
     rows.add_row("weights", byte_text(plan.weight_bytes))
     kept = kv_text(plan.kv_bytes_beyond_windows, plan.kv_bytes_per_token)
     rows.add_row("keys and values of a token", kept)
+    rows.add_row("of a sequence of the context", byte_text(plan.kv_bytes_per_sequence))
     rows.add_row("peak memory of a compile", byte_text(plan.compile_peak_bytes))
     rows.add_row("without gates", byte_text(plan.compile_peak_bytes_without_gates))
     if plan.artifact_bytes is not None:

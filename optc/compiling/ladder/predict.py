@@ -20,6 +20,7 @@ from optc.ir.forms.ragged import RaggedStep
 from optc.proof.roofline.assumed import assumed_ceilings
 from optc.proof.roofline.ceilings import Ceiling
 from optc.proof.roofline.estimate import CONTEXT, speed_bound
+from optc.runtime.kv.kv_plan import sequence_bytes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -128,14 +129,11 @@ def _check_taken(plan: EnginePlan) -> None:
 
 
 def _kv_bytes(model: ir.Model, limits: BuildOptions) -> int:
-    """Keys and values of one sequence of the whole context; 0 where they are not paged."""
+    """Keys, values and states of one sequence of the whole context; 0 where they are not paged."""
     if form_type(model) is not RaggedStep:
         return 0
-    kv, context = RaggedStep.of(model).kv, limits.max_context
-    groups = [kv.groups[layer.group] for layer in kv.layers]
-    tokens = [group.state_slots or min(group.window or context, context) for group in groups]
-    kept = zip(kv.layers, tokens, strict=True)
-    return sum(layer.bytes_per_token * count for layer, count in kept)
+    kv = RaggedStep.of(model).kv
+    return sequence_bytes(kv.groups, kv.layers, limits.max_context)
 
 
 def _compile_seconds(compile: ResolvedOptions, lowered: Lowered, plan: EnginePlan) -> float:

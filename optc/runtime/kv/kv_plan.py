@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from optc.errors import InputError
-from optc.runtime.executable.executable import StepInterface
+from optc.runtime.executable.executable import KVGroup, LayerKV, StepInterface
 from optc.runtime.kv.kv_blocks import blocks_needed
 from optc.system.available import available_memory
 
@@ -17,6 +17,18 @@ _BLOCK_TOKENS = 32
 _DEFAULT_BYTES = 2 << 30
 #: Tokens of a request for which windowed groups have room, where requests may be longer.
 _USUAL_TOKENS = 1024
+
+
+def sequence_bytes(groups: Sequence[KVGroup], layers: Sequence[LayerKV], context: int) -> int:
+    """Memory of the blocks that a sequence holds at most while it decodes up to ``context`` tokens,
+    in blocks of the usual size: windows and recurrent states hold whole blocks, too."""
+    size = max(_BLOCK_TOKENS, *(group.state_slots for group in groups))
+    return sum(
+        blocks_needed(context, 1, group.window, size)
+        * size
+        * sum(layers[layer].bytes_per_token for layer in group.layers)
+        for group in groups
+    )
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,10 @@ class InputProcessor:
         adapters: The loaded LoRA adapters.
         cancel: Ends the request of a handle.
         defaults: Values of `SamplingParams` that hold where a request states none.
+        own_context: The engine's own limit, of which the memory may hold less.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is known of the engine
         self,
         tokenizer: Tokenizer | None,
         vocab_size: int,
@@ -60,10 +61,17 @@ class InputProcessor:
         adapters: AdapterTable,
         cancel: Callable[[Handle], None],
         defaults: Mapping[str, Any] | None = None,
+        own_context: int = 0,
     ) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._max_context = max_context
+        self._shorten = "shorten it"
+        if own_context > max_context:
+            self._shorten += (
+                f", or load the model with more kv_memory or a smaller token_budget: it is the "
+                f"memory that holds no more, the model's own limit is {own_context}"
+            )
         self._max_beams = max_beams
         self._adapters = adapters
         self._cancel = cancel
@@ -237,7 +245,7 @@ class InputProcessor:
                 f"the prompt has {count} characters; the context holds "
                 f"{self._max_context} tokens, which are {most} characters at most",
                 where="prompt",
-                hint="shorten it",
+                hint=self._shorten,
             )
 
     def _check_length(self, tokens: int, given: object, longest: int) -> None:
@@ -251,7 +259,7 @@ class InputProcessor:
                 f"the prompt has {count} tokens; the context holds "
                 f"{self._max_context}, prompt and output together",
                 where="prompt",
-                hint="shorten it",
+                hint=self._shorten,
             )
 
     def _check(self, params: SamplingParams) -> None:

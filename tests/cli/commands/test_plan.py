@@ -162,6 +162,7 @@ def test_bytes_are_predicted(plan_tiny: Optc) -> None:
     parameters = 2 * VOCAB * 32 + 3 * 32 + 32 * 64 + 32 * 32 + 32 * 128 + 64 * 32
     assert value["weight_bytes"] == pytest.approx(4 * parameters, rel=0.01)
     assert value["kv_bytes_per_token"] == 2 * 16 * 4
+    assert value["kv_bytes_per_sequence"] == 2 * 16 * 4 * 64  # two blocks of 32 tokens
     assert value["compile_peak_bytes"] >= value["compile_peak_bytes_without_gates"] > 1 << 20
     native, old = value["engines"]
     assert native["estimate"]["weight_bytes"] == 4096

@@ -82,12 +82,15 @@ def test_memory_counts_keys_and_values_of_the_whole_context(
 ) -> None:
     short, long = (
         {one.recipe: one.prediction for one in predicted(max_context=length).rungs}
-        for length in (16, 64)
+        for length in (32, 64)
     )
     for name in LADDER:
         kv = long[name].memory_bytes - short[name].memory_bytes
         assert kv > 0
-        assert short[name].memory_bytes == short[name].weight_bytes + kv // 3
+        assert short[name].memory_bytes == short[name].weight_bytes + kv
+    # blocks are whole
+    (block,) = [r.prediction for r in predicted(max_context=33, ladder=("fp32",)).rungs]
+    assert block.memory_bytes == long["fp32"].memory_bytes
     assert (long["fp32"].memory_bytes - short["fp32"].memory_bytes) == 2 * (
         long["bf16-fused"].memory_bytes - short["bf16-fused"].memory_bytes
     )

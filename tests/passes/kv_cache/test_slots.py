@@ -167,6 +167,15 @@ def test_what_is_no_ragged_step_is_refused() -> None:
     assert "without LoRA adapters, Medusa heads and trees" in caught.value.hint
 
 
+@pytest.mark.parametrize("family", ["short convolutions", "recurrences"])
+def test_what_slots_cannot_hold_is_for_tvm(family: str) -> None:
+    """Nobody can leave layers out: the hint names none of the options that were not asked for."""
+    model = model_after("kv-cache", FAMILIES[family])
+    with pytest.raises(UnsupportedError, match=r"slots have no place for (rows|states)") as caught:
+        KVSlots().requires(model)
+    assert caught.value.hint == "compile it for TVM: --backend tvm"
+
+
 def test_attention_that_is_left_is_an_internal_error() -> None:
     model = model_after("kv-cache", Dense())
     with pytest.raises(RuntimeError, match="kv-slots left 2 attentions"):

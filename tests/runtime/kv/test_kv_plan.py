@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from optc.errors import InputError
-from optc.runtime.executable.executable import StepInterface
+from optc.runtime.executable.executable import KVGroup, LayerKV, StepInterface
 from optc.runtime.kv.kv_blocks import blocks_needed
-from optc.runtime.kv.kv_plan import available_memory, plan_kv, plan_with_draft
+from optc.runtime.kv.kv_plan import available_memory, plan_kv, plan_with_draft, sequence_bytes
 from tests.runtime.support.toy import toy_spec
 
 
@@ -166,3 +166,27 @@ def test_a_step_has_rows(rows: int) -> None:
         plan_kv(toy_spec(), None, rows)
     assert caught.value.where == "token_budget"
     plan_kv(toy_spec(), None, 1)
+
+
+def test_a_sequence_holds_whole_blocks_of_windows_and_states() -> None:
+    """18 layers of 16 heads of 128 by 128: 18 MiB in each block of 128 tokens, of which a sequence
+    holds two while it goes from one into the next; as many of the convolutions before them."""
+    state = LayerKV(1, 16, 64, 64, "float32")
+    rows = LayerKV(2, 1, 3072, 3072, "float32")
+    plain = LayerKV(0, 2, 128, 128, "int8")
+    layers = (*[plain] * 6, *[state] * 18, *[rows] * 18)
+    groups = (
+        KVGroup(0, tuple(range(6))),
+        KVGroup(2, tuple(range(6, 24)), state_slots=128),
+        KVGroup(4, tuple(range(24, 42))),
+    )
+    mib, token = 1 << 20, 6 * plain.bytes_per_token
+    fixed = 2 * (18 * mib + 54 * mib)
+    assert sequence_bytes(groups, layers, 128) == fixed // 2 + 128 * token
+    assert sequence_bytes(groups, layers, 32_768) == fixed + 32_768 * token
+
+
+def test_a_sequence_without_states_holds_blocks_of_the_usual_size() -> None:
+    spec = toy_spec((0, 8), max_context=64)
+    assert sequence_bytes(spec.groups, spec.layers, 64) == (2 + 2) * 32 * 64
+    assert sequence_bytes(spec.groups, spec.layers, 1) == (1 + 1) * 32 * 64

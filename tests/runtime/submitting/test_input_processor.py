@@ -244,3 +244,15 @@ def test_a_prompt_is_scored_where_that_is_wanted() -> None:
     assert submit([1, 2, 3]).scored(VOCAB) is None
     scored = submit([1, 2, 3], prompt_logprobs=0).scored(VOCAB)
     assert scored is not None
+
+
+@pytest.mark.parametrize(("own", "tells"), [(CONTEXT, False), (4 * CONTEXT, True)])
+def test_a_context_that_the_memory_cuts_is_said(own: int, tells: bool) -> None:
+    intake = InputProcessor(
+        None, VOCAB, CONTEXT, 4, (1,), AdapterTable(None), lambda handle: None, None, own
+    )
+    with pytest.raises(RequestError, match="33 tokens; the context holds 32") as caught:
+        intake.submission(GenerationRequest([5] * 33, SamplingParams()))
+    assert ("more kv_memory" in caught.value.hint) == tells
+    assert ("smaller token_budget" in caught.value.hint) == tells
+    assert (f"own limit is {own}" in caught.value.hint) == tells
