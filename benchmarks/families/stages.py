@@ -205,7 +205,8 @@ def prove(
     proof.found = {"stages": [], "reason": ""}
     stages = dict(STAGES)
     if known is not None and _BEFORE_INT8 in known["stages"]:
-        proof.found |= {**known, "stages": [one for one in known["stages"] if one in _FLOAT]}
+        held = [one for one in known["stages"] if one in _FLOAT]
+        proof.found |= {**known, "stages": held, "reason": ""}
         stages = {name: stages[name] for name in ("built", "int8 gated")}
     for name, stage in stages.items():
         proof.found["trying"] = name

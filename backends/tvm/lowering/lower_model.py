@@ -178,9 +178,7 @@ def input_width(model: ir.Model, name: str) -> int:
     return size
 
 
-def step_inputs(
-    groups: int, *, adapters: bool, tree: bool, features: int
-) -> tuple[Tensor, ...]:
+def step_inputs(groups: int, *, adapters: bool, tree: bool, features: int) -> tuple[Tensor, ...]:
     """The step's inputs in order, those for adapters, trees and features (of so many values) last;
     all int32 but features. ``block_size`` is beside `StepBatch`'s, as are those for trees
     (`optc.backends.tvm.loaded.tree_paths`)."""
