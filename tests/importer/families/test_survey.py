@@ -69,12 +69,12 @@ def test_a_decoder_whose_layers_do_not_all_attend_is_said_to_be_one() -> None:
         for family in read_survey().families
         if family.group != ENCODER_HALF and refused_layers(family.type)
     ]
-    assert len(told) > 10
+    assert len(told) > 5
     for family in told:
         assert family.proved in ("", "built"), family.type
         assert "node_" not in family.reason, f"{family.type}: a node of its graph says nothing"
     said = [re.search("layers of the kind|states no attention heads", one.reason) for one in told]
-    assert sum(map(bool, said)) > 10
+    assert all(said)
 
 
 def test_the_shipped_survey_is_whole() -> None:
