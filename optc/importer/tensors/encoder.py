@@ -15,6 +15,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from optc.artifact.tasks.embedding import EMBEDDING
 from optc.artifact.tasks.task import Task
 from optc.errors import InputError, UnsupportedError
+from optc.importer.capturing.recurrences import has_known
 from optc.importer.json_file import read_object
 from optc.importer.remote_code import check_remote_code
 from optc.importer.tensors.folders.other_inputs import import_others, takes_more
@@ -117,12 +118,28 @@ def import_encoder(folder: Path) -> ImportedTensors:
     model = load_model(folder, config) if sentences is None else sentences.load()
     main = str(getattr(model, "main_input_name", ""))
     if main == "input_ids" and not takes_more(model):
+        _check_states(folder, model)
         return _texts(folder, model, sentences)
     if main == "pixel_values":
         images, why_not = images_of_folder(folder, config)
         found = _images(folder, model, images)
         return replace(found, warnings=(why_not,)) if why_not else found
     return import_others(folder, model, _BATCH)
+
+
+def _check_states(folder: Path, model: Any) -> None:
+    """Refuse layers that carry a state from token to token, which padding would go into.
+
+    Raises:
+        UnsupportedError: The class has some.
+    """
+    if has_known(model.config):
+        raise UnsupportedError(
+            f"{type(model).__name__} has layers that carry a state from token to token: optc takes "
+            "such layers in decoders alone",
+            where=str(folder),
+            hint="compile the model with its language model head (…ForCausalLM)",
+        )
 
 
 def load_model(folder: Path, config: Mapping[str, Any]) -> Any:

@@ -15,6 +15,7 @@ from transformers import BertModel, ViTModel
 
 from optc.artifact.tasks.embedding import EMBEDDING
 from optc.artifact.tasks.tensors import TENSORS
+from optc.errors import UnsupportedError
 from optc.importer.tensors.encoder import _most_tokens, import_encoder, is_encoder
 from optc.importer.tensors.folders.sentence_folder import SentenceFolder
 from optc.importer.tensors.folders.text_reader import TextReader
@@ -159,3 +160,28 @@ def test_positions_that_count_from_behind_padding(kind: str, behind_padding: boo
     model(ids)
     with pytest.raises((IndexError, RuntimeError)):
         model(torch.full((1, most + 1), 5))
+
+
+@pytest.mark.parametrize("kind", ["Qwen3_5TextForSequenceClassification", "Qwen3_5TextModel"])
+def test_layers_with_states_are_refused_before_they_are_exported(tmp_path: Path, kind: str) -> None:
+    """Padding would go into the states, and chunks of rows would be unrolled for minutes."""
+    config = transformers.Qwen3_5TextConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=16,
+        layer_types=["linear_attention"],
+        linear_key_head_dim=16,
+        linear_value_head_dim=16,
+        linear_num_key_heads=1,
+        linear_num_value_heads=1,
+        pad_token_id=0,
+    )
+    getattr(transformers, kind)(config).save_pretrained(tmp_path)
+    with pytest.raises(UnsupportedError, match="carry a state from token to token") as caught:
+        import_encoder(tmp_path)
+    assert caught.value.where == str(tmp_path)
+    assert "ForCausalLM" in caught.value.hint
