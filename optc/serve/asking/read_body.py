@@ -55,9 +55,11 @@ def validated(kind: type[BaseModel], value: dict[str, Any]) -> None:
         kind.model_validate(value)
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)
-        # Of a union, the member that went farthest is the one that is meant.
+        # Of a union, the member that went farthest is the one that is meant; then the one whose
+        # type the value has.
         places, first = max(
-            ((_places(value, one), one) for one in wrong), key=lambda one: len(one[0])
+            ((_places(value, one), one) for one in wrong),
+            key=lambda one: (len(one[0]), not one[1]["type"].endswith("_type")),
         )
         path = ".".join(map(str, places))
         missing = first["type"] == "missing"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.types import Message
 
@@ -73,3 +75,29 @@ def test_a_client_that_sends_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch
 def test_a_long_body_is_read_on_a_thread(api: Api) -> None:
     error = api.error(PATH, prompt="x" * 50_000)
     assert error["code"] == "context_length_exceeded"
+
+
+class _Body(BaseModel):
+    """Fields of which each may be of several types."""
+
+    words: str | Annotated[list[str], Field(min_length=1)] | None = None
+    names: Annotated[list[int], Field(max_length=1)] | Annotated[str, Field(max_length=2)] = ""
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"words": []}, "words: List should have at least 1 item"),
+        ({"words": [1]}, "words.0: Input should be a valid string"),
+        ({"words": 1.5}, "words: Input should be a valid string"),
+        ({"names": "long"}, "names: String should have at most 2 characters"),
+        ({"names": [1, 2]}, "names: List should have at most 1 item"),
+    ],
+)
+def test_of_several_types_the_values_own_says_what_is_wrong(
+    body: dict[str, object], message: str
+) -> None:
+    with pytest.raises(APIError) as found:
+        read_body.validated(_Body, body)
+    assert found.value.message.startswith(message)
+    assert found.value.status == 400
