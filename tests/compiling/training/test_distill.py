@@ -132,7 +132,7 @@ def test_what_is_refused_before_anything_is_read(tmp_path: Path, text: Path) -> 
         distill(model, DistillOptions(text=[str(text)], heldout=missing))
     with pytest.raises(InputError, match=r"there is something already \(take another folder\)"):
         distill(model, DistillOptions(text=[str(text)], output=tmp_path))
-    (tmp_path / "training.json").write_text("{}")
+    (tmp_path / "training.json").write_text('{"schema": "optc.training.v1"}')
     with pytest.raises(InputError, match="or --force"):
         distill(model, DistillOptions(text=[str(text)], output=tmp_path))
 
