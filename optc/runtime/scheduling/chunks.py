@@ -101,11 +101,6 @@ def pending(request: Schedulable) -> int:
     return 0 if request.idle else request.num_tokens - request.num_computed
 
 
-def decodes(request: Schedulable) -> bool:
-    """It wants a row for its next token, and those that were accepted as drafts before."""
-    return 1 <= pending(request) <= 1 + request.num_held
-
-
 def logits_wanted(request: Schedulable, rows: int) -> int:
     """Of how many of a request's next ``rows`` rows the logits are wanted: of those that score its
     prompt, and of the last known token's."""

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from typing import Generic
 
 from optc.runtime.kv.kv_blocks import BlockCopy, KVBlocks
-from optc.runtime.scheduling.chunks import Chunk, R, Rows, decodes, pending
+from optc.runtime.scheduling.chunks import Chunk, R, Rows, pending
 from optc.runtime.scheduling.policy import beside, order, place, rank
 from optc.runtime.scheduling.waiting import WaitingQueue
 
@@ -113,8 +113,7 @@ class Scheduler(Generic[R]):
         self.preempted, self.admitted, self.reused = [], [], []
         rows = Rows(self.token_budget, self.max_logit_rows)
         self._running.sort(key=order)
-        decoding = [request for request in self._running if decodes(request)]
-        prefills = [r for r in self._running if pending(r) > 1 and not decodes(r)]
+        decoding, prefills = self._by_kind()
         for request in decoding:
             self._advance(request, rows)
         kept_back = max(0, rows.left - self._prefill_chunk) if decoding else 0
@@ -206,6 +205,15 @@ class Scheduler(Generic[R]):
         places = [place(request) for request in self._waiting]
         if places != sorted(places) or len(self._running) > self.max_running:
             raise RuntimeError(f"{len(self._running)} running, waiting in the order {places}")
+
+    def _by_kind(self) -> tuple[list[R], list[R]]:
+        """Running requests that decode, held drafts included, and those that read prompts."""
+        decoding: list[R] = []
+        prefills: list[R] = []
+        for request in self._running:
+            if wanted := pending(request):
+                (decoding if wanted <= 1 + request.num_held else prefills).append(request)
+        return decoding, prefills
 
     def _add_drafts(self, chunks: list[Chunk[R]], left: int) -> list[Chunk[R]]:
         """Add rows for drafts, at most ``left``, as long as blocks are to be had."""

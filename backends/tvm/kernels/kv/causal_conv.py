@@ -31,7 +31,7 @@ from optc.backends.tvm.kernels.kv.state_walk import (
     StepPlaces,
     Walk,
     clear_behind,
-    parts_of,
+    for_part,
     walk,
 )
 from optc.runtime.executable.recurrent_state import row_stride
@@ -111,9 +111,6 @@ def causal_conv(config: CausalConv, isa: Isa) -> tvm.tirx.PrimFunc:
 
 
 def _item_of(operands: _Operands, parts: int) -> Callable[[Expr], None]:
-    width = _VECTORS * LANES
-    whole, rest = parts_of(operands.config.half, width, LANES)
-
     def body(index: Expr) -> None:
         part, pair = bind(index % parts), bind(index // parts)
         pool, sequence = bind(pair % 2), bind(pair // 2)
@@ -123,16 +120,7 @@ def _item_of(operands: _Operands, parts: int) -> Callable[[Expr], None]:
                 with tir.If(pool == which), tir.Then():
                     _run(_Channels(operands, which, start, counts), sequence)
 
-        if not rest:
-            run(bind(part * width), (LANES,) * _VECTORS)
-        elif not whole:
-            run(0, rest)
-        else:
-            with tir.If(part < whole):
-                with tir.Then():
-                    run(bind(part * width), (LANES,) * _VECTORS)
-                with tir.Else():
-                    run(whole * width, rest)
+        for_part(part, operands.config.half, _VECTORS, run)
 
     return body
 

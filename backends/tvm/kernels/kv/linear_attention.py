@@ -33,7 +33,7 @@ from optc.backends.tvm.kernels.kv.state_walk import (
     StepPlaces,
     Walk,
     clear_behind,
-    parts_of,
+    for_part,
     walk,
 )
 from optc.errors import UnsupportedError
@@ -185,8 +185,7 @@ def linear_attention(config: LinearAttention, isa: Isa) -> tvm.tirx.PrimFunc:
 
 
 def _item_of(operands: _Operands, parts: int) -> Callable[[Expr], None]:
-    config, width = operands.config, _VECTORS * LANES
-    whole, rest = parts_of(config.value_dim, width, LANES)
+    config = operands.config
 
     def body(index: Expr) -> None:
         part, pair = bind(index % parts), bind(index // parts)
@@ -198,16 +197,7 @@ def _item_of(operands: _Operands, parts: int) -> Callable[[Expr], None]:
             columns = Columns(*place, config.value_dim, start, counts, state)
             _run(_Item(operands, sequence, columns))
 
-        if not rest:
-            run(bind(part * width), (LANES,) * _VECTORS)
-        elif not whole:
-            run(0, rest)
-        else:
-            with tir.If(part < whole):
-                with tir.Then():
-                    run(bind(part * width), (LANES,) * _VECTORS)
-                with tir.Else():
-                    run(whole * width, rest)
+        for_part(part, config.value_dim, _VECTORS, run)
 
     return body
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.kernels.dsl.script import Expr, KernelBuilder, bind, splat, wide
+from optc.backends.tvm.kernels.dsl.script import LANES, Expr, KernelBuilder, bind, splat, wide
 from optc.backends.tvm.kernels.dsl.vectors import for_vectors, store_part
 from optc.backends.tvm.kernels.kv.pools import TILE
 
@@ -108,8 +108,21 @@ def clear_behind(places: StepPlaces, out: Expr, rows: Expr, width: int) -> None:
         for_vectors(width, lambda o, n: store_part(out, splat(0.0), n, begin + row, o))
 
 
-def parts_of(width: int, most: int, vector: int) -> tuple[int, tuple[int, ...]]:
-    """Columns in parts of ``most``: how many whole ones, and the columns of each vector of the
-    rest, which is empty where there is none."""
-    whole, rest = divmod(width, most)
-    return whole, tuple(min(vector, rest - start) for start in range(0, rest, vector))
+def for_part(
+    part: Expr, width: int, vectors: int, run: Callable[[Expr | int, tuple[int, ...]], None]
+) -> None:
+    """``run(start, counts)`` for one of the parts of so many ``vectors`` that ``width`` columns
+    have: its first column, and the columns of each vector."""
+    most = vectors * LANES
+    whole, left = divmod(width, most)
+    rest = tuple(min(LANES, left - start) for start in range(0, left, LANES))
+    if not rest:
+        run(bind(part * most), (LANES,) * vectors)
+    elif not whole:
+        run(0, rest)
+    else:
+        with tir.If(part < whole):
+            with tir.Then():
+                run(bind(part * most), (LANES,) * vectors)
+            with tir.Else():
+                run(whole * most, rest)

@@ -45,6 +45,7 @@ class ChainDrafter(ABC):
         spec = executable.spec
         self.executable = executable
         self.plan = plan
+        self._state_groups = spec.state_groups
         self._least_chance = least_chance
         self._token_budget = min(token_budget, spec.max_rows)
         self._most = min(spec.max_sequences, spec.max_logit_rows, self._token_budget)
@@ -115,7 +116,7 @@ class ChainDrafter(ABC):
     def _next_rows(self, going: Sequence[DraftedText]) -> list[Chunk[DraftedText]]:
         """Rows for the next draft of each: of the latest one, or of all where states are kept
         behind verified tokens alone, as long as a step has as many."""
-        if not self.executable.spec.state_groups:
+        if not self._state_groups:
             return [Chunk(text, text.written, 1) for text in going]
         chunks: list[Chunk[DraftedText]] = []
         left = self._token_budget
@@ -133,8 +134,8 @@ class ChainDrafter(ABC):
         """Compute rows and draw from the last of each; returns who goes on."""
         if not chunks:
             return []
-        spec, size = self.executable.spec, self.plan.block_size
-        batch = build_batch(chunks, len(spec.groups), size, states=spec.state_groups)
+        groups, size = len(self.executable.spec.groups), self.plan.block_size
+        batch = build_batch(chunks, groups, size, states=self._state_groups)
         logits = self._compute(chunks, batch)
         for chunk in chunks:
             before = chunk.request.num_computed
