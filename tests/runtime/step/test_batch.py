@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from hypothesis import given
@@ -23,6 +23,10 @@ class Sequence:
     tables: BlockTables
     num_tokens: int
     draft_parents: tuple[int, ...] | None = None
+
+    @property
+    def num_verified(self) -> int:
+        return self.num_tokens
 
 
 def a_sequence(tokens: int, groups: int, block_size: int, seed: int) -> Sequence:
@@ -88,3 +92,27 @@ def test_copies_are_slots_of_whole_groups() -> None:
     copies = [BlockCopy(1, 2, 5, 3), BlockCopy(0, 1, 4, 2), BlockCopy(1, 0, 3, 1)]
     found = [(g, s.tolist(), t.tolist()) for g, s, t in copied_slots(copies, 4)]
     assert found == [(0, [4, 5], [16, 17]), (1, [8, 9, 10, 0], [20, 21, 22, 12])]
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 4)), min_size=1, max_size=5),
+    states=st.sets(st.integers(0, 2)),
+    block_size=st.integers(1, 32),
+)
+def test_drafts_have_no_slots_where_blocks_hold_states(
+    rows: list[tuple[int, int]], states: set[int], block_size: int
+) -> None:
+    chunks = []
+    for seed, (known, drafted) in enumerate(rows):
+        sequence = a_sequence(known + drafted, 3, block_size, seed)
+        sequence.num_tokens = known
+        chunks.append(Chunk(sequence, known // 2, known - known // 2 + drafted, drafted))
+    plain = build_batch(chunks, 3, block_size)
+    batch = build_batch(chunks, 3, block_size, states=states)
+    wanted, end = plain.slot_mapping.copy(), 0
+    for chunk in chunks:
+        end += chunk.rows
+        for group in states:
+            wanted[group, end - chunk.drafted : end] = -1
+    np.testing.assert_array_equal(batch.slot_mapping, wanted)
+    assert_same(replace(batch, slot_mapping=plain.slot_mapping), plain)
