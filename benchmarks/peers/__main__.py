@@ -70,7 +70,8 @@ def arguments() -> argparse.Namespace:
 
 def text_windows(text: Path, model: Path, length: int, count: int) -> list[list[int]]:
     """Evenly spaced windows of the text, cut as the gates cut them."""
-    from optc.proof.reference.text import cut_windows, read_documents, token_stream, window_start
+    from optc.proof.conversations.tokens import token_stream, window_start
+    from optc.proof.reference.text import cut_windows, read_documents
 
     config = json.loads((model / "config.json").read_text())
     tokenizer, bos = model / "tokenizer.json", config["bos_token_id"]

@@ -36,7 +36,8 @@ from optc.ir.linear import find_linears
 from optc.ir.quantized_rows import QuantizedTile
 from optc.ir.tensors import model_tensors
 from optc.passes.numerics.affine import dequantize_rows
-from optc.proof.reference.text import cut_windows, read_documents, token_stream
+from optc.proof.conversations.tokens import token_stream
+from optc.proof.reference.text import cut_windows, read_documents
 from optc.system.options.training_options import DistillOptions, QatOptions, TrainingOptions
 from optc.system.progress import no_progress
 

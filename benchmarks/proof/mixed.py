@@ -31,8 +31,9 @@ from optc.passes.quantize.budget.allocate_bits import FORMATS
 from optc.passes.quantize.budget.groups import Group, groups_of
 from optc.passes.quantize.budget.sensitivity import Rater, note_hessians
 from optc.passes.quantize.layer_schemes import format_text, read_format
+from optc.proof.conversations.tokens import token_stream
 from optc.proof.reference.calibration import calibration_of
-from optc.proof.reference.text import WINDOW_TOKENS, cut_windows, read_documents, token_stream
+from optc.proof.reference.text import WINDOW_TOKENS, cut_windows, read_documents
 from optc.runtime.executable.executable import Int32
 from optc.system.progress import telling
 

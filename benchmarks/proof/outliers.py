@@ -32,10 +32,11 @@ from optc.ir.quantized_rows import QuantizedPart, QuantizedRows, dequantize_rows
 from optc.ir.weights import LazyWeight
 from optc.passes.quantize.folding.fold import fold
 from optc.passes.quantize.folding.places import NORM, find_places
+from optc.proof.conversations.tokens import token_stream
 from optc.proof.gates.divergence import RowDivergence, summarize
 from optc.proof.reference.blockwise import BlockwiseReference
 from optc.proof.reference.calibration import CalibrationStore
-from optc.proof.reference.text import cut_windows, read_documents, token_stream
+from optc.proof.reference.text import cut_windows, read_documents
 from optc.system.hardware.target import usable_threads
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import optc
 from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama, divergence
-from optc.proof.reference.text import cut_windows, read_documents, token_stream
+from optc.proof.conversations.tokens import token_stream
+from optc.proof.reference.text import cut_windows, read_documents
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples/models/pycode"

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama
+from optc.proof.conversations.tokens import token_stream
 from optc.proof.gates.divergence import RowDivergence, summarize
-from optc.proof.reference.text import cut_windows, read_documents, token_stream
+from optc.proof.reference.text import cut_windows, read_documents
 
 Array = npt.NDArray[Any]
 WINDOW = 512

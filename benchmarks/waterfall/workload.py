@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.peers.subjects import Subject
-from optc.proof.reference.text import default_documents, token_stream
+from optc.proof.conversations.tokens import token_stream
+from optc.proof.reference.text import default_documents
 
 #: Requests that are served together.
 BATCH = 16

@@ -102,7 +102,8 @@ class ReadsText(Pass):
         Raises:
             InputError: The text, the tokenizer or the configuration cannot be used.
         """
-        from optc.proof.reference.text import cut_windows, window_start
+        from optc.proof.conversations.tokens import window_start
+        from optc.proof.reference.text import cut_windows
 
         tokenizer, vocabulary = self._tokenizer, width(model.graph.outputs[0]) or 0
         if not self.text and not tokenizer.is_file():
@@ -140,13 +141,14 @@ class ReadsText(Pass):
     def _stream(self, bos: int | None, eos: int | None) -> Int32:
         from optc.proof.conversations.load import folder_chat
         from optc.proof.conversations.read import read_texts
-        from optc.proof.reference.text import calibration_text, digest_text, token_stream
+        from optc.proof.conversations.tokens import kept_stream
+        from optc.proof.reference.text import calibration_text, digest_text
 
         path = Path(self.text) if self.text else calibration_text()
         if self.sha256 and digest_text(path) != self.sha256:
             raise InputError("the text is not that of the recipe's sha256", where=str(path))
         chat = folder_chat(Path(self.folder))
-        return token_stream(read_texts(path), self._tokenizer, bos, eos, chat)
+        return kept_stream(read_texts(path), self._tokenizer, bos, eos, chat)
 
 
 def some_windows(tokens: Int32, most: int) -> Int32:

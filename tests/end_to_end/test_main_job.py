@@ -17,7 +17,8 @@ import pytest
 
 import optc as package
 from benchmarks.proof.numpy_llama import FakeQuant, NumpyLlama, divergence
-from optc.proof.reference.text import cut_windows, read_documents, token_stream
+from optc.proof.conversations.tokens import token_stream
+from optc.proof.reference.text import cut_windows, read_documents
 from tests.runtime.test_lean_import import run as run_lean
 from tests.support.cost import command
 from tests.support.cost.subject import with_passes

@@ -16,14 +16,13 @@ import numpy.typing as npt
 from benchmarks.peers.measuring import Worker
 from benchmarks.peers.subjects import Subject
 from benchmarks.peers.tools import FailedError
+from optc.proof.conversations.tokens import token_stream, window_start
 from optc.proof.gates.divergence import RowDivergence, summarize
 from optc.proof.reference.text import (
     WINDOW_TOKENS,
     cut_windows,
     default_documents,
     read_documents,
-    token_stream,
-    window_start,
 )
 
 Array = npt.NDArray[Any]

@@ -89,12 +89,8 @@ def _choose(
     from optc.compiling.drafts.choose_layers import TOKENS, WINDOWS, choose_layers
     from optc.proof.conversations.load import artifact_chat
     from optc.proof.conversations.read import read_texts
-    from optc.proof.reference.text import (
-        cut_windows,
-        default_documents,
-        token_stream,
-        window_start,
-    )
+    from optc.proof.conversations.tokens import kept_stream, window_start
+    from optc.proof.reference.text import cut_windows, default_documents
 
     if tokenizer is None:
         raise InputError(
@@ -104,7 +100,7 @@ def _choose(
         )
     text = options.asked.eval_text
     tokenizer_file, bos = writer.folder / tokenizer.files[0], tokenizer.bos_token_id
-    stream = token_stream(
+    stream = kept_stream(
         default_documents() if text is None else read_texts(text),
         tokenizer_file,
         bos,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # texts bring ONNX Runtime and tokenizers
 LEAST_EXPLAINED = 0.25
 LEAST_OF_EVALUATION = 0.7
 #: Windows of each text that are scored, fewer of large models, and tokens of each.
-_WINDOWS, _WINDOW_TOKENS = 8, 256
+_WINDOWS, _WINDOW_TOKENS = 8, 128
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,11 @@ def judge_domain(
     from optc.compiling.resolving.limits import weight_count
     from optc.proof.conversations.load import artifact_chat
     from optc.proof.conversations.read import read_texts
+    from optc.proof.conversations.tokens import kept_stream, window_start
     from optc.proof.reference.blockwise import BlockwiseReference
     from optc.proof.reference.text import (
         calibration_text,
         default_documents,
-        token_stream,
-        window_start,
         windows_for,
     )
     from optc.proof.reference.text_fit import text_fit
@@ -83,7 +82,7 @@ def judge_domain(
         mine, theirs = (
             text_fit(
                 model,
-                token_stream(documents, tokenizer_file, bos, eos, chat),
+                kept_stream(documents, tokenizer_file, bos, eos, chat),
                 windows,
                 _WINDOW_TOKENS,
                 start,

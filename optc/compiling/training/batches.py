@@ -15,7 +15,8 @@ from optc.errors import InputError
 from optc.importer.text_model.stated import frame
 from optc.proof.conversations.load import folder_chat
 from optc.proof.conversations.read import read_texts
-from optc.proof.reference.text import cut_windows, token_stream, window_start
+from optc.proof.conversations.tokens import token_stream, window_start
+from optc.proof.reference.text import cut_windows
 from optc.runtime.executable.executable import Int32
 
 #: Windows that the student is judged on while it trains, and their tokens, at the least: a few

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optc.errors import InputError
-from optc.proof.conversations.conversation import Conversation, no_template
+from optc.proof.conversations.conversation import Conversation
 from optc.proof.conversations.read import Document, read_lines, read_texts
+from optc.proof.conversations.tokens import kept_stream, window_start
 from optc.runtime.executable.executable import Int32
-from optc.runtime.text.rust_errors import RustError, rust_errors
-from optc.system.safe_json import parse_json
 
 if TYPE_CHECKING:  # brings the tokenizers
     from optc.proof.conversations.chat import Chat
@@ -114,84 +113,6 @@ def _texts(documents: Iterable[Document]) -> list[str]:
     return texts
 
 
-def token_stream(
-    documents: Iterable[Document],
-    tokenizer_file: Path,
-    bos: int | None,
-    eos: int | None,
-    chat: Chat | None = None,
-) -> Int32:
-    """All documents as one stream of ids: texts framed by BOS and EOS where the model has them,
-    conversations as its chat template renders them.
-
-    Args:
-        documents: Texts and conversations.
-        tokenizer_file: tokenizer.json.
-        bos: Id put before every text, if the model has one.
-        eos: Id put after every text, if the model has one.
-        chat: Renders conversations; None where the model has no template.
-
-    Raises:
-        InputError: The tokenizer file cannot be read, the tokenizer gives up on a document, or a
-            conversation cannot be rendered.
-    """
-    import tokenizers  # a heavy import that random ids do not need
-
-    content = _tokenizer_json(tokenizer_file)
-    head = [] if bos is None else [bos]
-    tail = [] if eos is None else [eos]
-    stream: list[int] = []
-    try:
-        with rust_errors():
-            tokenizer = tokenizers.Tokenizer.from_str(content)
-            for one in documents:
-                if isinstance(one, Conversation):
-                    stream += _conversation(one, chat)
-                else:
-                    stream += head + tokenizer.encode(one, add_special_tokens=False).ids + tail
-    except RustError as error:
-        raise InputError(f"the tokenizer gives up: {error}", where=str(tokenizer_file)) from error
-    return np.asarray(stream, np.int32)
-
-
-def _conversation(conversation: Conversation, chat: Chat | None) -> list[int]:
-    if chat is None:
-        raise no_template(conversation)
-    return chat.encode(conversation)
-
-
-def _tokenizer_json(path: Path) -> str:
-    try:
-        content = path.read_text("utf-8")
-        known = "model" in parse_json(content)
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"cannot read the tokenizer: {error}", where=str(path)) from error
-    if not known:
-        raise InputError("not a tokenizer: it has no model", where=str(path))
-    return content
-
-
-def window_start(tokenizer_file: Path, bos: int | None) -> int | None:
-    """The id that begins every window: BOS where the tokenizer puts it before a text of its own
-    accord, else None. Models of such tokenizers never see a text without it; their first token
-    takes much attention, and its activations are the largest that there are.
-
-    Raises:
-        InputError: The tokenizer file cannot be read.
-    """
-    import tokenizers
-
-    if bos is None:
-        return None
-    try:
-        with rust_errors():
-            tokenizer = tokenizers.Tokenizer.from_str(_tokenizer_json(tokenizer_file))
-            ids = tokenizer.encode("a").ids
-    except RustError as error:
-        raise InputError(f"the tokenizer gives up: {error}", where=str(tokenizer_file)) from error
-    return bos if ids[:1] == [bos] else None
-
-
 def cut_windows(stream: Int32, window_tokens: int, windows: int, start: int | None = None) -> Int32:
     """Evenly spaced windows [W, S + 1] of a stream; they overlap only if the stream is short.
 
@@ -256,7 +177,7 @@ def eval_windows(
     if text_file is not None:
         read = read_texts(text_file)
         documents = [one for one in read if isinstance(one, str)] or read
-    stream = token_stream(documents, tokenizer_file, bos, eos, chat)
+    stream = kept_stream(documents, tokenizer_file, bos, eos, chat)
     if stream.size and int(stream.max()) >= vocab_size:
         raise InputError(
             f"the tokenizer gives id {int(stream.max())}, the model knows {vocab_size} ids",

@@ -70,16 +70,15 @@ def token_entropy(stream: Int32) -> float:
 def token_losses(reference: BlockwiseReference, ids: Int32) -> Float64:
     """Negative log-likelihoods, in nats, [W * S], of the tokens after the first of each window
     [W, S + 1]."""
+    import torch  # beside the reference it is there
+
     hidden, targets = reference.run(ids[:, :-1]), ids[:, 1:].ravel()
-    largest = np.full(len(targets), -np.inf)
-    total, wanted = np.zeros(len(targets)), np.zeros(len(targets))
+    totals, wanted = np.full(len(targets), -np.inf), np.zeros(len(targets))
     for tile in reference.tiles():
         for rows in chunks(len(targets), _ROWS):
-            logits = reference.logits(hidden[rows], tile).astype(np.float64)
-            top = np.maximum(largest[rows], logits.max(axis=1))
-            total[rows] *= np.exp(largest[rows] - top)
-            total[rows] += np.exp(logits - top[:, None]).sum(axis=1)
-            largest[rows] = top
+            logits = reference.logits(hidden[rows], tile)
+            found = torch.logsumexp(torch.from_numpy(logits), dim=1).numpy()
+            totals[rows] = np.logaddexp(totals[rows], found)
             here = np.flatnonzero((targets[rows] >= tile.start) & (targets[rows] < tile.stop))
             wanted[rows.start + here] = logits[here, targets[rows][here] - tile.start]
-    return np.log(total) + largest - wanted
+    return totals - wanted

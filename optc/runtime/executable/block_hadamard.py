@@ -25,6 +25,8 @@ Floats = npt.NDArray[Any]
 
 #: Sizes of blocks that engines have kernels for.
 BLOCKS = (16, 64, 256)
+#: Values that are transformed at a time: they and their sums fill a core's cache.
+_TILE = 1 << 16
 
 
 def largest_block(width: int, most: int = BLOCKS[-1]) -> int:
@@ -77,14 +79,19 @@ def _transform_last(x: Floats, block: int, *, inverse: bool) -> None:
 
 def _transformed(x: Floats, block: int) -> Floats:
     """H over √B of each ``block`` values side by side of x [..., K]."""
-    shape, apart = x.shape, 1
-    now = np.ascontiguousarray(x).reshape(-1, block)
-    then, given = np.empty_like(now), now
-    while apart < block:
-        pairs, sums = (a.reshape(-1, block // (2 * apart), 2, apart) for a in (now, then))
-        np.add(pairs[..., 0, :], pairs[..., 1, :], out=sums[..., 0, :])
-        np.subtract(pairs[..., 0, :], pairs[..., 1, :], out=sums[..., 1, :])
-        now, then = then, (np.empty_like(now) if now is given else now)
-        apart *= 2
-    now *= now.dtype.type(block**-0.5)
-    return now.reshape(shape)
+    rows = np.ascontiguousarray(x).reshape(-1, block)
+    found = np.empty_like(rows)
+    many = min(len(rows), _TILE // block)
+    # Channels along the first axis: sums of neighbours are sums of whole rows, in any step.
+    room = np.empty((2, block, many), rows.dtype)
+    for start in range(0, len(rows), many or 1):
+        tile = rows[start : start + many]
+        now, then = room[:, :, : len(tile)]
+        now[:] = tile.T
+        for log in range(block.bit_length() - 1):
+            pairs, sums = (a.reshape(-1, 2, 1 << log, len(tile)) for a in (now, then))
+            np.add(pairs[:, 0], pairs[:, 1], out=sums[:, 0])
+            np.subtract(pairs[:, 0], pairs[:, 1], out=sums[:, 1])
+            now, then = then, now
+        np.multiply(now.T, rows.dtype.type(block**-0.5), out=found[start : start + many])
+    return found.reshape(x.shape)

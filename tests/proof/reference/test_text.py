@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +17,6 @@ from optc.proof.reference.text import (
     default_documents,
     eval_windows,
     read_documents,
-    token_stream,
-    window_start,
     windows_for,
 )
 
@@ -41,12 +38,6 @@ def write(path: Path, *documents: str) -> Path:
     lines = [json.dumps({"name": "x", "text": text}) for text in documents]
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-def test_documents_are_framed_once(tmp_path: Path, tokenizer_file: Path) -> None:
-    documents = read_documents(write(tmp_path / "t.jsonl", "a b", "c"))
-    assert token_stream(documents, tokenizer_file, 0, 1).tolist() == [0, 3, 4, 1, 0, 5, 1]
-    assert token_stream(documents, tokenizer_file, None, 1).tolist() == [3, 4, 1, 5, 1]
 
 
 def test_plain_text_is_one_document(tmp_path: Path) -> None:
@@ -199,31 +190,6 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         read_documents(tmp_path / "latin.txt")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [("{", "cannot read the tokenizer"), ("{}", "not a tokenizer: it has no model")],
-)
-def test_damaged_tokenizers_are_named(tmp_path: Path, content: str, message: str) -> None:
-    (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(InputError, match=message):
-        token_stream(["a"], tmp_path / "tokenizer.json", None, None)
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"normalizer": {"type": "Precompiled"}},
-        {"model": {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "?"}},
-    ],
-    ids=["it cannot be read", "it cannot encode"],
-)
-def test_a_tokenizer_that_gives_up_is_named(tokenizer_file: Path, part: dict[str, Any]) -> None:
-    described = json.loads(tokenizer_file.read_text())
-    tokenizer_file.write_text(json.dumps({**described, **part}))
-    with pytest.raises(InputError, match=r"tokenizer\.json: the tokenizer gives up: "):
-        token_stream(["a"], tokenizer_file, None, None)
-
-
 def test_where_only_texts_are_read_conversations_are_refused(tmp_path: Path) -> None:
     talk = {"messages": [{"role": r, "content": "hi"} for r in ("user", "assistant")]}
     (tmp_path / "t.jsonl").write_text(json.dumps(talk))
@@ -251,15 +217,3 @@ def test_each_window_begins_as_the_models_texts_begin() -> None:
     assert begun[:, 0].tolist() == [7] * 4
     assert (plain[:, 1:] == begun[:, 1:]).all()
     assert stream[0] == 100  # the stream is not written to
-
-
-def test_windows_begin_with_bos_where_the_tokenizer_puts_it(
-    tmp_path: Path, tokenizer_file: Path
-) -> None:
-    assert window_start(tokenizer_file, 0) == 0
-    assert window_start(tokenizer_file, 1) is None
-    assert window_start(tokenizer_file, None) is None
-    content = json.loads(tokenizer_file.read_text())
-    content.pop("post_processor")
-    tokenizer_file.write_text(json.dumps(content))
-    assert window_start(tokenizer_file, 0) is None
