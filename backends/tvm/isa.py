@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from optc.errors import UnavailableError
 from optc.system.hardware.platforms import AARCH64, LINUX, MACOS_ARM, X86_64, platform_of
-from optc.system.hardware.target import Target, processor_of
+from optc.system.hardware.target import VNNI, Target, processor_of
 
 if TYPE_CHECKING:
     import tvm
 
 _AVX2 = ("avx2", "f16c", "fma")
+#: The products of bytes of AVX-512 VNNI on 256 bits, of processors without AVX-512.
+_AVX_VNNI = (*_AVX2, "avx_vnni")
 _AVX512_VNNI = (*_AVX2, "avx512bw", "avx512dq", "avx512f", "avx512vl", "avx512_vnni")
 #: Used where there are.
 _AVX512_EXTRA = ("avx512_bf16", "avx512_vbmi2")
@@ -22,6 +24,7 @@ _NEON = ("asimd", "asimddp", "atomics")
 _I8MM = "i8mm"
 #: LLVM's spelling where it differs from Linux's.
 _LLVM_NAMES = {
+    "avx_vnni": "avxvnni",
     "avx512_vnni": "avx512vnni",
     "avx512_bf16": "avx512bf16",
     "avx512_vbmi2": "avx512vbmi2",
@@ -45,7 +48,7 @@ class Isa:
     """The instruction set that kernels are written for.
 
     Attributes:
-        name: ``amx``, ``avx512_vnni``, ``avx2``, ``neon_dotprod`` or ``neon_i8mm``.
+        name: ``amx``, ``avx512_vnni``, ``avx_vnni``, ``avx2``, ``neon_dotprod`` or ``neon_i8mm``.
         features: CPU features (Linux names, sorted) that generated code may use, no others.
         lanes: float32 (and int32) values of one vector register.
         max_rows: Rows of the largest register tile of a matmul.
@@ -66,7 +69,7 @@ class Isa:
     @property
     def vnni(self) -> bool:
         """True if vpdpbusd exists: four u8 x s8 products added to an int32 without saturation."""
-        return "avx512_vnni" in self.features
+        return not VNNI.isdisjoint(self.features)
 
     @property
     def arm(self) -> bool:
@@ -147,6 +150,9 @@ def isa_of(target: Target) -> Isa:
             features = {*_AVX512_VNNI, *_AMX, *extra}
             return Isa("amx", tuple(sorted(features)), lanes=16, max_rows=6)
         return Isa("avx512_vnni", tuple(sorted((*_AVX512_VNNI, *extra))), lanes=16, max_rows=6)
+    if target.kind == "cpu" and available.issuperset(_AVX_VNNI):
+        # of six rows, sums of unpacked weights of 4 bits are not in registers
+        return Isa("avx_vnni", tuple(sorted(_AVX_VNNI)), lanes=8, max_rows=5)
     missing = sorted(set(_AVX2) - available)
     if target.kind != "cpu" or missing:
         lacking = f"lacks {', '.join(missing)}" if missing else f"is of kind {target.kind}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from optc import registry
 from optc.backend import Backend, CrossBackend, HiddenBackend, StepBackend, builds_steps
 from optc.errors import InputError, UnavailableError, UnsupportedError
-from optc.system.hardware.target import Target, parse_target
+from optc.system.hardware.target import VNNI, Target, parse_target
 from optc.system.hardware.tiles import TILE_FEATURES
 from optc.system.suggest import near
 
@@ -48,7 +48,7 @@ def kinds_of(engines: Sequence[EngineTarget]) -> set[str]:
     every = [one.target.features for one in engines]
     if any(TILE_FEATURES.issubset(features) for features in every):
         kinds.add("amx")
-    if any("avx2" in features and "avx512_vnni" not in features for features in every):
+    if any("avx2" in features and not VNNI.intersection(features) for features in every):
         kinds.add("avx2")
     return kinds
 

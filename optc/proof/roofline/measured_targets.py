@@ -38,11 +38,16 @@ class TargetFacts:
 _EMULATED = "run under qemu by its tests"
 _INSPECTED = "built and inspected, its kernels run under qemu, by its tests; never run on a Mac"
 _MODELLED = "its code runs on a model of the tile instructions by its tests"
+_VNNI_MODELLED = "its code runs on a model of its products of bytes by its tests"
 _UNRUN = "its kernels are compiled, and run on an emulator by their tests"
 _FACTS = {
     "x86-64-v3": TargetFacts(
         "Intel from Haswell (2013), AMD from Excavator and Zen on",
         (Measured("Zen 3", "2026-11-30"),),
+    ),
+    "x86-64-v3-vnni": TargetFacts(
+        "Intel without AVX-512 from Alder Lake (2021) and Sierra Forest on, AMD from Zen 5 on",
+        tested=_VNNI_MODELLED,
     ),
     "x86-64-v4-vnni": TargetFacts(
         "Intel from Cascade Lake (2019) and Ice Lake, AMD from Zen 4 (2022) on",

@@ -30,6 +30,7 @@ KERNEL_FEATURES = (
     "avx2",
     "fma",
     "f16c",
+    "avx_vnni",
     "avx512f",
     "avx512bw",
     "avx512dq",
@@ -45,6 +46,8 @@ KERNEL_FEATURES = (
     "atomics",
     "i8mm",
 )
+#: Instructions that add four products of bytes to 32 bits, one of them on 512 bits.
+VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 _V3 = ("avx2", "f16c", "fma")
 _V4 = (*_V3, "avx512bw", "avx512dq", "avx512f", "avx512vl")
 #: Sapphire Rapids and later have all of these.
@@ -137,7 +140,7 @@ def saturates_pairs() -> bool:
     bits: x86 without VNNI."""
     if this_system() == MACOS or this_processor() == AARCH64:
         return False
-    return not _x86_flags() & {"avx512_vnni", "avx_vnni"}
+    return not _x86_flags() & VNNI
 
 
 def lacking(missing: Iterable[str], withheld: str = "") -> str:
@@ -180,6 +183,7 @@ def known_targets() -> dict[str, Target]:
     cpu = {
         "native": tuple(sorted(host_features())),
         "x86-64-v3": _V3,
+        "x86-64-v3-vnni": tuple(sorted((*_V3, "avx_vnni"))),
         "x86-64-v4-vnni": tuple(sorted((*_V4, "avx512_vnni"))),
         "x86-64-amx": tuple(sorted(_AMX)),
         "aarch64-dotprod": _DOTPROD,

@@ -44,7 +44,7 @@ def test_targets(optc: Optc) -> None:
     value = optc("targets", "--json").json
     targets = {entry["name"]: entry for entry in value["targets"]}
     cuda = [f"cuda:sm_{sm}" for sm in (80, 86, 89, 90, 100, 120)]
-    cpus = ["native", "x86-64-v3", "x86-64-v4-vnni", "x86-64-amx"]
+    cpus = ["native", "x86-64-v3", "x86-64-v3-vnni", "x86-64-v4-vnni", "x86-64-amx"]
     cpus += ["aarch64-dotprod", "aarch64-i8mm", "arm64-macos-dotprod", "arm64-macos-i8mm"]
     assert list(targets) == [*cpus, *cuda]
     assert targets["native"]["runs_here"] is True

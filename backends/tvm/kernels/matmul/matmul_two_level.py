@@ -201,7 +201,7 @@ def two_level_work(
     else:
         lone = tiles(Dots(packed, isa, stored), WIDE)
     work = Work(rows, config.n, kp, schedule, lone, prepare, config.panels, rooms=rooms)
-    if isa.arm:  # a tile of one vector's columns is narrower than a cache line
+    if isa.lanes < 16:  # a tile of one vector's columns is narrower than a cache line
         return work
     if isa.amx:
         quiet = replace(values, fetch=False), replace(scales, ahead=0)
