@@ -135,7 +135,7 @@ BUDGET = {
     "optc/serve/tracing": 250,
     "optc/system": 1_050,
     "optc/system/foreign": 250,
-    "optc/system/hardware": 750,
+    "optc/system/hardware": 760,
     "optc/system/logs": 100,
     "optc/system/notebook": 100,
     "optc/system/options": 700,
