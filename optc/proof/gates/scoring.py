@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields
@@ -13,6 +13,9 @@ from optc.proof.gates.divergence import BestTokens, RowDivergence, RowScores
 from optc.proof.reference.blockwise import BlockwiseReference
 from optc.runtime.executable.executable import Float32, Int32
 
+#: Told the first entry of a tile of the vocabulary, and its logits [R, n].
+Watch = Callable[[int, Float32], None]
+
 
 class Scoring:
     """Scores rows, on as many threads as the reference has; see `scoring`."""
@@ -21,13 +24,16 @@ class Scoring:
         self._reference = reference
         self._pool = pool
 
-    def score(self, states: Float32, logits: Float32, targets: Int32) -> RowScores:
+    def score(
+        self, states: Float32, logits: Float32, targets: Int32, watch: Watch | None = None
+    ) -> RowScores:
         """Figures of R rows.
 
         Args:
             states: [R, D] inputs of the reference's head.
             logits: [R, V] of the engine.
             targets: [R] the tokens that follow.
+            watch: Sees the reference's logits of each tile of the vocabulary.
         """
         reference = self._reference
         edges = np.linspace(0, len(targets), min(reference.threads, len(targets)) + 1).astype(int)
@@ -40,6 +46,8 @@ class Scoring:
                 self._pool.submit(one.add, expected[rows], found[rows], tile.start)
                 for one, rows in zip(sums, parts, strict=True)
             ]
+            if watch is not None:
+                watch(tile.start, expected)
             for one in started:
                 one.result()
         return joined([one.result() for one in sums])

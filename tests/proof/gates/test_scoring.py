@@ -33,10 +33,14 @@ def test_scores_are_those_of_all_rows_at_once(
     logits = rng.standard_normal((rows, V)).astype(np.float32)
     targets = rng.integers(0, V, rows).astype(np.int32)
     reference = BlockwiseReference(dense_model(1), threads)
+    seen: dict[int, np.ndarray] = {}
     with scoring(reference) as scorer:
-        found = scorer.score(states, logits, targets)
+        found = scorer.score(states, logits, targets, seen.__setitem__)
     sums = RowDivergence(targets)
     for tile in reference.tiles():
         sums.add(reference.logits(states, tile), logits[:, tile.start : tile.stop], tile.start)
     assert_equal(found, sums.result())
     assert_equal(joined([found]), found)
+    for tile in reference.tiles():
+        np.testing.assert_array_equal(seen.pop(tile.start), reference.logits(states, tile))
+    assert not seen

@@ -12,11 +12,13 @@ from optc.proof.conversations.scored import ScoredConversations
 from optc.proof.conversations.sequences import Sequence
 from optc.proof.gates.answers.decisions import Decided
 from optc.proof.gates.answers.margins import margin_of
-from optc.proof.gates.divergence import RowDivergence, RowScores
+from optc.proof.gates.divergence import RowScores
+from optc.proof.gates.scoring import Scoring, scoring
 from optc.proof.gates.worst_contexts import WorstContexts, decoder
 from optc.proof.reference.blockwise import BlockwiseReference
 from optc.proof.reference.teacher_forcing import SingleSequence
 from optc.runtime.executable.executable import Executable, Float32, Int32
+from optc.system.processes.process_memory import freed_is_kept
 from optc.system.progress import Progress, no_progress
 
 #: Sequences run through the reference together if they are at least this share of the longest: a
@@ -79,6 +81,13 @@ def score_answers(
         executable: The engine, with room for the longest sequence; its KV pools are replaced.
         progress: Told where it stands.
     """
+    with freed_is_kept(), scoring(answers.reference) as scorer:
+        return _score(answers, executable, scorer, progress)
+
+
+def _score(
+    answers: AnswerReference, executable: Executable, scorer: Scoring, progress: Progress
+) -> AnswerScores:
     hidden, sequences = answers.hidden(progress), answers.conversations.sequences
     scores = AnswerScores([], WorstContexts(decoder(answers.conversations.tokenizer_file)), [])
     single = _single(executable, answers.conversations)
@@ -91,10 +100,10 @@ def score_answers(
             waiting.append(_Rows(place, sequence, first, states, logits))
             first += len(logits)
             if sum(len(rows.logits) for rows in waiting) >= most:
-                _compare(answers.reference, waiting, scores)
+                _compare(scorer, waiting, scores)
                 waiting = []
         progress("answers", place + 1, len(sequences))
-    _compare(answers.reference, waiting, scores)
+    _compare(scorer, waiting, scores)
     return scores
 
 
@@ -136,20 +145,20 @@ class _Rows:
         return self.sequence.rows[self.first : self.first + len(self.logits)]
 
 
-def _compare(reference: BlockwiseReference, waiting: list[_Rows], scores: AnswerScores) -> None:
+def _compare(scorer: Scoring, waiting: list[_Rows], scores: AnswerScores) -> None:
     """Take the reference's head over all rows at once, tile by tile of the vocabulary."""
     if not waiting:
         return
     states = np.concatenate([rows.states for rows in waiting])
     logits = np.concatenate([rows.logits for rows in waiting])
     targets = np.concatenate([rows.sequence.ids[rows.rows + 1] for rows in waiting])
-    sums, at = RowDivergence(targets), _decision_rows(waiting)
+    at = list(_decision_rows(waiting))
     expected = np.empty((len(at), logits.shape[1]), np.float32)
-    for tile in reference.tiles():
-        found = reference.logits(states, tile)
-        sums.add(found, logits[:, tile.start : tile.stop], tile.start)
-        expected[:, tile.start : tile.stop] = found[list(at)]
-    result, start = sums.result(), 0
+
+    def keep(first: int, tile: Float32) -> None:
+        expected[:, first : first + tile.shape[1]] = tile[at]
+
+    result, start = scorer.score(states, logits, targets, keep), 0
     scores.rows.append(result)
     places = {row: index for index, row in enumerate(at)}
     for rows in waiting:

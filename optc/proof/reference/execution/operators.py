@@ -123,7 +123,9 @@ def _rotary(operands: Operands, attributes: Attributes) -> Tensor:
         turned = torch.stack(pair, dim=-1).flatten(-2)
     else:
         turned = torch.cat(pair, dim=-1)
-    return torch.cat([turned, rest.to(turned.dtype)], dim=-1).flatten(-2)
+    if rest.shape[-1]:
+        turned = torch.cat([turned, rest.to(turned.dtype)], dim=-1)
+    return turned.flatten(-2)
 
 
 def _gated(operands: Operands, attributes: Attributes) -> Tensor:
