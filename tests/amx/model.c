@@ -179,8 +179,8 @@ static const uint8_t *execute(const uint8_t *code, const greg_t *registers) {
 static void handle(int number, siginfo_t *info, void *context) {
   greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
   const uint8_t *behind = execute((const uint8_t *)registers[REG_RIP], registers);
-  (void)number, (void)info;
   if (behind) registers[REG_RIP] = (greg_t)behind;
+  else if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(number, info, context); /* a model */
   else sigaction(SIGILL, &before, 0); /* it is raised once more, for whoever was there */
 }
 
