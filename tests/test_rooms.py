@@ -140,7 +140,7 @@ BUDGET = {
     "optc/system/notebook": 100,
     "optc/system/options": 700,
     "optc/system/processes": 300,
-    "optc/system/sources": 1_350,
+    "optc/system/sources": 1_400,
     "passes": 50,
     "passes/adapters": 250,
     "passes/calibrating": 1_150,

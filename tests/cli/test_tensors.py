@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
 
+from optc.compiling.parts.judging import measure_parts
 from optc.system.hardware.machine import this_machine
 from tests.cli.conftest import Optc
 from tests.importer.tensors.test_onnx_source import WEIGHT, proto
@@ -128,6 +131,16 @@ def test_open_gates_are_measured_later(
     monkeypatch.setattr(place, this_machine)
     onnx.save(proto(["batch", 4]), tmp_path / "same.onnx")
     call = ("verify", tmp_path / "a", "--gates", "--reference")
+    changes = "optc.compiling.tensors.verify.measure_parts"
+
+    def slow(*arguments: Any) -> Any:
+        os.utime(tmp_path / "same.onnx")
+        return measure_parts(*arguments)
+
+    monkeypatch.setattr(changes, slow)
+    told = optc(*call, tmp_path / "same.onnx")
+    assert (told.code, "changed while it was being read" in told.err) == (2, True), told.err
+    monkeypatch.setattr(changes, measure_parts)
     found = optc(*call, tmp_path / "same.onnx", "--json")
     assert found.code == 0, found.err
     gates = {one["name"]: one for one in found.json["gates"]}

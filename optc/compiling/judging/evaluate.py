@@ -22,6 +22,7 @@ from optc.proof.reference.blockwise import BlockwiseReference
 from optc.runtime.executable.executable import Executable
 from optc.system.hardware.target import usable_threads
 from optc.system.progress import Progress, no_progress
+from optc.system.sources.steady import reads_steadily
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -49,6 +50,7 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
 
 
+@reads_steadily("reference", "text")
 def evaluate_artifact(
     artifact: Artifact,
     *,
@@ -73,7 +75,8 @@ def evaluate_artifact(
         progress: Told what goes on.
 
     Raises:
-        InputError: The text or the reference is unusable, or its vocabulary another one.
+        InputError: The text or the reference is unusable, its vocabulary another one, or one of
+            both changed meanwhile.
         UnavailableError: No engine runs here, or not that one.
     """
     count = threads or usable_threads()

@@ -25,6 +25,7 @@ from optc.compiling.resolving.machine import machine_facts
 from optc.errors import GateError
 from optc.system.hardware.machine import this_machine
 from optc.system.progress import Progress, no_progress
+from optc.system.sources.steady import reads_steadily, steady_so_far
 
 if TYPE_CHECKING:
     from optc.proof.gates.measure import GateResult
@@ -69,6 +70,7 @@ class VerifiedGates:
             raise OpenGatesError(bad, self.gates)
 
 
+@reads_steadily("reference", "eval_text")
 def verify_gates(
     artifact: Artifact,
     reference: Path,
@@ -90,7 +92,8 @@ def verify_gates(
         progress: Told what goes on.
 
     Raises:
-        InputError: The reference is not what was compiled, or the text is unusable.
+        InputError: The reference is not what was compiled, the text is unusable, or one of both
+            changed meanwhile.
         UnavailableError: An engine cannot be loaded, although the machine fits, or this optc does
             not know the artifact's task.
     """
@@ -118,7 +121,7 @@ def verify_gates(
     context = GateContext(
         imported.model, bounds, artifact.path, manifest.tokenizer, eval_text, progress=progress
     )
-    with EngineGates(context) as gates:
+    with EngineGates(context) as gates, steady_so_far():
         verdicts = [gates.judge(engine) for engine in engines]
     found = tuple(gate for verdict in verdicts for gate in verdict.gates)
     measured = [engine.name for engine in engines if not reasons[engine.name]]

@@ -19,7 +19,7 @@ from optc.system.logs.logger import logger
 from optc.system.options import CompileOptions
 from optc.system.processes.process_memory import give_back_freed
 from optc.system.progress import Progress
-from optc.system.sources.steady import check_steady
+from optc.system.sources.steady import steady_so_far
 
 _LOG = logger(__name__)
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class Done:
         """Run those that are wanted, in order."""
         for stage in stages:
             if stage.wanted(self):
-                with self.timed(stage.name), _steady_sources():
+                with self.timed(stage.name), steady_so_far():
                     self.leave(stage.run(self))
 
     @contextmanager
@@ -81,17 +81,6 @@ class Done:
         spent = time.perf_counter() - started
         self.seconds[name] = self.seconds.get(name, 0.0) + spent
         _LOG.info("%s took %.1f s", name, spent)
-
-
-@contextmanager
-def _steady_sources() -> Iterator[None]:
-    """Say of a stage during which a source changed just that, whatever came of it."""
-    try:
-        yield
-    except Exception:
-        check_steady()
-        raise
-    check_steady()
 
 
 class Stage(ABC):

@@ -25,12 +25,14 @@ from optc.runtime.executable.tensors_interface import TensorsInterface
 from optc.system.hardware.machine import this_machine
 from optc.system.progress import Progress, no_progress
 from optc.system.sources.dim import Dim
+from optc.system.sources.steady import reads_steadily, steady_so_far
 from optc.system.sources.tensor_source import ONNX, TensorSource
 
 if TYPE_CHECKING:
     from optc.importer.tensors.imported import ImportedTensors
 
 
+@reads_steadily("reference")
 def verify_tensor_gates(
     artifact: Artifact,
     reference: Path,
@@ -47,7 +49,8 @@ def verify_tensor_gates(
         progress: Told what goes on.
 
     Raises:
-        InputError: The reference is not what was compiled, or an input is none.
+        InputError: The reference is not what was compiled or changed meanwhile, or an input is
+            none.
         UnsupportedError: The model has several engines that work together.
         UnavailableError: An engine cannot be loaded, although the machine fits.
     """
@@ -68,7 +71,7 @@ def verify_tensor_gates(
     progress("gates", 0, 0)
     judge = TensorsJudge(with_kept_outputs(imported), samples)
     graphs, sets = {TARGET: imported}, [(entry, [entry]) for entry in engines]
-    with TemporaryDirectory() as scratch:
+    with TemporaryDirectory() as scratch, steady_so_far():
         originals = {TARGET: imported.model.clone()}
         where = artifact.path, Path(scratch)
         found = measure_parts(judge, bounds, graphs, originals, sets, *where)

@@ -9,13 +9,14 @@ import torch
 
 from optc.compiling.training.executor import DenseExecutor
 from optc.compiling.training.memory import BESIDE_LORA, TRAINED
-from optc.compiling.training.session import Outcome, Session, begin
+from optc.compiling.training.session import Outcome, Session, begin, files_read
 from optc.compiling.training.settings import read_settings
 from optc.compiling.training.student import import_dense, pruned_student
 from optc.compiling.training.weights import FullWeight, LoraWeight
 from optc.importer.hub import local_model
 from optc.system.options.training_options import DistillOptions
 from optc.system.progress import Progress, no_progress
+from optc.system.sources.steady import steady_throughout
 
 
 def distill(
@@ -32,28 +33,30 @@ def distill(
         progress: Told what goes on.
 
     Raises:
-        InputError: Bad options, model or text.
+        InputError: Bad options, model or text, or one of these changed meanwhile.
         UnsupportedError: Something in a model is not recognized.
         UnavailableError: The device is not there.
     """
     settings = read_settings(asked, hidden_loss=asked.hidden_loss)
-    session = begin("distill", Path(model), asked, settings, progress)
-    with session.memory:
-        return _distill(session, asked)
+    with steady_throughout(files_read(model, asked, asked.teacher)):
+        session = begin("distill", Path(model), asked, settings, progress)
+        with session.memory:
+            return _distill(session, asked)
 
 
 def _distill(session: Session, asked: DistillOptions) -> Outcome:
     code, progress = asked.allow_remote_code, session.progress
-    folder, other = None, None  # the teacher: looked up before the long stages
+    given, other = None, None  # the teacher: looked up before the long stages
     if asked.teacher is not None:
         folder = local_model(asked.teacher, code=code, progress=progress)
-        other = import_dense(folder, progress, allow_remote_code=code).model
+        given = import_dense(folder, progress, allow_remote_code=code)
+        other = given.model
     check = session.check(other, TRAINED if asked.lora is None else BESIDE_LORA)
     student = pruned_student(session.source, asked, progress, check)
     teacher = student.source if other is None else other
     ours = DenseExecutor(student.model)
     _make_trainable(ours, asked)
-    more = {"lora": asked.lora, "teacher": None if folder is None else str(folder)}
+    more = {"lora": asked.lora, "teacher": None if given is None else given.source_digest}
     checkpoints = session.checkpoints(student.pipeline, more)
     course, seconds = session.train(student, ours, teacher, checkpoints, "--teacher")
     whole = session.write(student, ours, course, {})

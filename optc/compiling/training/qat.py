@@ -10,7 +10,7 @@ import torch
 
 from optc.compiling.training.executor import DenseExecutor
 from optc.compiling.training.memory import ROUNDED
-from optc.compiling.training.session import Outcome, Session, begin, rounded_of
+from optc.compiling.training.session import Outcome, Session, begin, files_read, rounded_of
 from optc.compiling.training.settings import read_settings
 from optc.compiling.training.student import rounded_student
 from optc.compiling.training.weights import FullWeight, RoundedWeight
@@ -18,6 +18,7 @@ from optc.ir.functions import DOMAIN, is_op
 from optc.ir.quantized_rows import QuantizedPart, QuantizedRows
 from optc.system.options.training_options import QatOptions
 from optc.system.progress import Progress, no_progress
+from optc.system.sources.steady import steady_throughout
 
 _SUFFIX = ".quantized"
 
@@ -32,9 +33,10 @@ def qat(model: str | Path, asked: QatOptions, *, progress: Progress = no_progres
     Args: and Raises: as `optc.compiling.training.distill.distill`.
     """
     settings = read_settings(asked, scale_rate=asked.scale_rate)
-    session = begin("qat", Path(model), asked, settings, progress)
-    with session.memory:
-        return _qat(session, asked)
+    with steady_throughout(files_read(model, asked)):
+        session = begin("qat", Path(model), asked, settings, progress)
+        with session.memory:
+            return _qat(session, asked)
 
 
 def _qat(session: Session, asked: QatOptions) -> Outcome:

@@ -26,6 +26,7 @@ from optc.ir.tensors import ModelTensor
 from optc.ir.weights import Array
 from optc.system.foreign.file import read_file
 from optc.system.safe_json import JSONError, parse_json
+from optc.system.sources.steady import check_steady
 
 _SCHEMA = "optc.training.v1"
 
@@ -78,12 +79,13 @@ def write_result(
         source: Makes it a Hugging Face folder: its other tensors, config and tokenizer are copied.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: It cannot be written, or a source changed meanwhile.
     """
     partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
     try:
         partial.mkdir(parents=True)
         _write(partial, tensors, rounded, stated, source)
+        check_steady()  # nothing is written of two models
         if folder.exists():
             exchange(partial, folder)
         else:

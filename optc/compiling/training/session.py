@@ -32,6 +32,7 @@ from optc.ir.tensors import model_tensors
 from optc.proof.reference.text import digest_text
 from optc.system.options.training_options import TrainingOptions
 from optc.system.progress import Progress
+from optc.system.sources.steady import check_steady
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ class Session:
         where: str,
     ) -> tuple[Course, float]:
         """Train ``ours``; returns what was found, and the seconds of it."""
+        check_steady()  # before hours of work
         vocabulary = check_vocabulary(student.model, teacher, where)
         pool = self.pool(student)
         if pool.stream.size and int(max(pool.stream.max(), pool.held_out.max())) >= vocabulary:
@@ -221,6 +223,11 @@ class Session:
             "training gained nothing on the held-out text: the weights are those of the start; try "
             "a smaller --rate, or more text",
         )
+
+
+def files_read(model: str | Path, asked: TrainingOptions, *others: object) -> list[object]:
+    """Paths of all that a training reads, for `optc.system.sources.steady`."""
+    return [model, *asked.text, asked.heldout, asked.trained, asked.calibration, *others]
 
 
 def begin(

@@ -1,18 +1,22 @@
-"""Files of a model must not change while it is compiled: a compile reads weights again and again,
-over minutes or hours, from where they lie."""
+"""Files of a model must not change while it is compiled, trained or compared with: its weights are
+read again and again, over minutes or hours, from where they lie."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from optc.errors import InputError
 
+P = ParamSpec("P")
+T = TypeVar("T")
 #: Names of files that hold a model. Logs and states of a training may change beside it.
 _HOLD = re.compile(
     r"(?!\.)(.*\.(safetensors|bin|gguf|onnx|onnx_data|data|model|jinja|py)"
@@ -53,6 +57,49 @@ def steady(given: Iterable[object]) -> Iterator[None]:
         _steady.reset(token)
 
 
+@contextmanager
+def steady_throughout(given: Iterable[object]) -> Iterator[None]:
+    """`steady`, which looks when the block ends, whatever came of it.
+
+    Raises:
+        InputError: A file has been changed, replaced or removed meanwhile.
+    """
+    with steady(given), steady_so_far():
+        yield
+
+
+def reads_steadily(*names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A function of which the arguments ``names`` are models and texts: `steady_throughout`."""
+
+    def decorated(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            given = signature.bind(*args, **kwargs).arguments
+            with steady_throughout(given.get(name) for name in names):
+                return function(*args, **kwargs)
+
+        return call
+
+    return decorated
+
+
+@contextmanager
+def steady_so_far() -> Iterator[None]:
+    """`check_steady` when the block ends: of a block that failed, it is the reason.
+
+    Raises:
+        InputError: As `check_steady`.
+    """
+    try:
+        yield
+    except Exception:
+        check_steady()
+        raise
+    check_steady()
+
+
 def check_steady() -> None:
     """Check that the files of the models are as they were when `steady` began.
 
@@ -64,9 +111,9 @@ def check_steady() -> None:
         if now != before:
             did = "was removed" if now is None else "changed"
             raise InputError(
-                f"{did} while it was compiled, so that what was read of it may be of two models",
+                f"{did} while it was being read: what was read of it may be of two models",
                 where=str(file),
-                hint="compile again once nothing writes to it",
+                hint="begin again once nothing writes to it",
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,21 @@ def test_a_machine_that_cannot_run_it_either_says_so(
     outcome = optc("verify", unjudged, "--gates", "--reference", other_model)
     assert outcome.code == 2
     assert "is not the model that tiny was compiled from" in outcome.err
+
+
+def test_a_reference_that_changes_meanwhile_gives_no_verdict(
+    optc: Optc, unjudged: Path, gpu: None, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(model: object, executable: object, windows: object, bounds: Any, **_: Any) -> Any:
+        os.utime(tiny_model / "model.safetensors")
+        return measure.GateReport((measure.judge("kl_mean", 0.0, bounds["kl_mean"]),), {})
+
+    monkeypatch.setattr(measure, "measure_gates", slow)
+    before = (unjudged / "report.json").read_bytes()
+    outcome = optc("verify", unjudged, "--gates", "--reference", tiny_model)
+    assert outcome.code == 2
+    assert "model.safetensors: changed while it was being read" in outcome.err
+    assert (unjudged / "report.json").read_bytes() == before
 
 
 def test_an_artifact_with_all_verdicts_needs_nothing(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,3 +137,24 @@ def test_a_reference_shows_how_answers_and_decisions_differ(
     found = evaluate_artifact(made, text=text, reference=tmp_path).figures["answers"]
     assert found["kl_mean"] > 0
     assert found["decisions"]["count"] == 2
+
+
+def _touched(file: Path, *_: object, **__: object) -> dict[str, Any]:
+    os.utime(file)
+    return {}
+
+
+def test_what_changes_while_it_is_scored_is_told(
+    artifact: Artifact, backend: ToyBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, model = tmp_path / "t.txt", tmp_path / "m"
+    model.mkdir()
+    text.write_text("ab" * 50)
+    (model / "model.safetensors").write_bytes(b"a")
+    given = SimpleNamespace(model=None, source_digest="ab" * 32, name="m")
+    monkeypatch.setattr(evaluate, "import_reference", lambda *_, **__: given)
+    for changed in (text, model / "model.safetensors"):
+        slow = partial(_touched, changed)
+        monkeypatch.setattr(evaluate, "evaluate", slow)
+        with pytest.raises(InputError, match=f"{changed.name}: changed while it was being read"):
+            evaluate_artifact(artifact, text=text, reference=model)

@@ -86,5 +86,5 @@ class Overwrite(Stage):
 def test_a_stage_during_which_the_source_changes_says_so(tmp_path: Path, fails: bool) -> None:
     source = tmp_path / "model.gguf"
     source.write_bytes(b"weights")
-    with steady([source]), pytest.raises(InputError, match="changed while it was compiled"):
+    with steady([source]), pytest.raises(InputError, match="changed while it was being read"):
         Done(no_progress).run([Overwrite(source, fails=fails)])

@@ -58,7 +58,7 @@ def test_a_source_that_changes_while_it_is_compiled_is_refused(file: Path, tmp_p
         if stage == "passes":
             onnx.save(proto(["batch", 5]), file)
 
-    with pytest.raises(InputError, match="changed while it was compiled"):
+    with pytest.raises(InputError, match="changed while it was being read"):
         optc.compile(file, output=tmp_path / "a", progress=told)
     assert [one.name for one in tmp_path.iterdir()] == [file.name]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx_ir as ir
@@ -27,7 +27,13 @@ from optc.ir.tensors import model_tensors
 from optc.system.options.training_options import DistillOptions
 from optc.system.progress import no_progress
 
-QUICK = {"tokens": "1536", "window": 32, "batch": 4, "threads": 1, "precision": "float32"}
+QUICK: dict[str, Any] = {
+    "tokens": "1536",
+    "window": 32,
+    "batch": 4,
+    "threads": 1,
+    "precision": "float32",
+}
 
 
 @dataclass(frozen=True)

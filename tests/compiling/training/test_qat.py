@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,13 @@ from optc.ir.pipeline import registry
 from optc.ir.pipeline.entries import read_pipeline
 from optc.system.options.training_options import QatOptions
 
-QUICK = {"tokens": "2048", "window": 32, "batch": 4, "threads": 1, "precision": "float32"}
+QUICK: dict[str, Any] = {
+    "tokens": "2048",
+    "window": 32,
+    "batch": 4,
+    "threads": 1,
+    "precision": "float32",
+}
 RECIPE = """
 name: two-bits
 description: d

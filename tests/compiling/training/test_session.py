@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from optc.compiling.training import session
+from optc.compiling.training import session, student
 from optc.compiling.training.batches import Pool
 from optc.compiling.training.distill import distill
+from optc.compiling.training.qat import qat
+from optc.compiling.training.session import Outcome
 from optc.errors import InputError
-from optc.system.options.training_options import DistillOptions
+from optc.importer.imported import ImportedModel
+from optc.system.options.training_options import DistillOptions, QatOptions
+from optc.system.progress import Progress
 from tests.compiling.training.test_distill import QUICK, recipe
+from tests.compiling.training.test_qat import RECIPE
 
 __all__ = ["recipe"]  # a fixture
 
@@ -52,4 +60,49 @@ def test_a_tokenizer_of_another_model(
     monkeypatch.setattr(session, "read_pool", lambda *arguments: pool)
     asked = DistillOptions(text=[str(text)], output=text.parent / "o", **QUICK)
     with pytest.raises(InputError, match="the tokenizer gives ids beyond the 264"):
+        distill(source, asked)
+
+
+TRAININGS: dict[str, Callable[[Path, Any, Progress], Outcome]] = {
+    "distill": lambda model, asked, told: distill(model, asked, progress=told),
+    "qat": lambda model, asked, told: qat(model, asked, progress=told),
+}
+
+
+@pytest.mark.parametrize("kind", TRAININGS)
+@pytest.mark.parametrize("changed", ["model", "text"])
+@pytest.mark.parametrize("stage", ["import", "training", "write"])
+def test_what_changes_while_it_is_read_is_not_learnt_from(
+    source: Path, text: Path, kind: str, changed: str, stage: str
+) -> None:
+    file, out = {"model": source / "model.safetensors", "text": text}[changed], text.parent / "o"
+    rounding = text.parent / "two-bits.yaml"
+    rounding.write_text(RECIPE)
+
+    def touch(now: str, done: int, total: int) -> None:
+        if now.startswith(kind if stage == "training" else stage):
+            os.utime(file)
+
+    quick: Any = {**QUICK, "tokens": "256", "text": [str(text)], "output": out}
+    rounded = QatOptions(**quick, recipe=rounding, calibration=text)
+    with pytest.raises(InputError, match=f"{file.name}: changed while it was being read"):
+        TRAININGS[kind](source, rounded if kind == "qat" else DistillOptions(**quick), touch)
+    left = {one.name for one in text.parent.iterdir()}
+    assert left <= {text.name, rounding.name, "o.checkpoints"}
+
+
+def test_a_training_does_not_go_on_with_another_teacher(
+    source: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = text.parent / "o"
+    asked = DistillOptions(text=[str(text)], output=out, teacher=source, **QUICK)
+    with pytest.raises(StoppedError):
+        distill(source, asked, progress=stop)
+    imported = student.import_dense
+
+    def trained_on(*arguments: Any, **options: Any) -> ImportedModel:
+        return replace(imported(*arguments, **options), source_digest="of other weights")
+
+    monkeypatch.setattr("optc.compiling.training.distill.import_dense", trained_on)
+    with pytest.raises(InputError, match="holds the checkpoints of a training with other settings"):
         distill(source, asked)

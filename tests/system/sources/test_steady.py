@@ -68,7 +68,7 @@ def test_a_file_of_the_model_that_changes_is_told(
     with steady([folder / given, None, "self:bits=2"]):
         check_steady()
         CHANGES[change](folder / file)
-        with pytest.raises(InputError, match="while it was compiled") as told:
+        with pytest.raises(InputError, match="while it was being read") as told:
             check_steady()
     assert told.value.where == str(folder / file)
     check_steady()  # nothing is compiled any more
