@@ -81,9 +81,8 @@ class ArtifactWriter:
             self._made.append(self.folder)
         except HeldError as error:
             self._clean_up()
-            holder = f" (process {error.holder})" if error.holder else ""
             raise InputError(
-                f"another compile is writing it{holder}",
+                f"is being written already, by {_name_of(error.holder)}",
                 where=str(self.output),
                 hint="wait for its end, or name another output with -o",
             ) from error
@@ -263,6 +262,13 @@ class ArtifactWriter:
         if error.errno in _DISK_FULL and self._place.parent not in place.parents:
             where, hint = str(place.parent), "free space there, or name another folder by TMPDIR"
         return InputError(f"cannot be written: {reason}", where=where, hint=hint)
+
+
+def _name_of(holder: str) -> str:
+    """Of the process that writes, be it a compile, a pull or a patch that is applied."""
+    if holder == str(os.getpid()):
+        return "this process"
+    return f"process {holder}" if holder else "another process"
 
 
 def _disk_error(error: BaseException | None) -> OSError | None:

@@ -15,6 +15,8 @@ import pytest
 
 from optc.artifact import reservation
 from optc.artifact.reservation import HeldError, Reservation, left_behind
+from optc.artifact.store.oci.reference import parse_reference
+from optc.artifact.store.oci.transfer import open_place, pull, push
 from optc.artifact.writer import ArtifactWriter
 from optc.errors import InputError
 from tests.artifact.test_writer import enter, names
@@ -49,7 +51,7 @@ def test_a_second_write_is_refused_at_its_start_and_names_the_first(tmp_path: Pa
         with pytest.raises(InputError) as caught:
             enter(tmp_path / "x/a")
         assert str(caught.value) == (
-            f"{tmp_path / 'x/a'}: another compile is writing it (process {first.pid}) "
+            f"{tmp_path / 'x/a'}: is being written already, by process {first.pid} "
             "(wait for its end, or name another output with -o)"
         )
         write_toy(tmp_path / "x/b")  # which is no part of it
@@ -217,6 +219,20 @@ def test_what_cannot_be_removed_stops_nothing(
     assert names(tmp_path) == [".a.partial-1", "a"]
 
 
+def test_whoever_writes_is_named_as_what_it_is(tmp_path: Path) -> None:
+    """A pull, a patch that is applied or a compile, in this process or another one."""
+    artifact = write_toy(tmp_path / "a")
+    place = open_place(parse_reference(f"oci:{tmp_path / 'layout'}:v1", "x"))
+    push(artifact, place)
+    with ArtifactWriter(tmp_path / "b"):
+        with pytest.raises(InputError) as caught:
+            pull(place, tmp_path / "b", "layout")
+        assert caught.value.message == "is being written already, by this process"
+    with writing(tmp_path / "b") as first, pytest.raises(InputError) as caught:
+        pull(place, tmp_path / "b", "layout")
+    assert caught.value.message == f"is being written already, by process {first.pid}"
+
+
 def test_folders_made_for_a_refused_write_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +242,7 @@ def test_folders_made_for_a_refused_write_are_removed(
         raise HeldError("")
 
     monkeypatch.setattr(Reservation, "acquire", refuse)
-    with pytest.raises(InputError, match=r"another compile is writing it \(wait"):
+    with pytest.raises(InputError, match=r"is being written already, by another process \(wait"):
         enter(tmp_path / "x/a")
     assert names(tmp_path) == []
 
