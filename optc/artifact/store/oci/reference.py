@@ -9,17 +9,19 @@ from pathlib import Path
 from optc.errors import InputError
 
 _TAG_HINT = "letters, digits and _ . -, 128 at most, the first no . or -"
-_EXAMPLE = "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"
+_DIGEST_HINT = "a digest is sha256: and 64 digits of 0-9 and a-f"
+_REPOSITORY_HINT = "lower-case letters and digits, between them one of . _ __ - or /"
+_LAYOUT_EXAMPLE = "oci:FOLDER[:TAG]"
+_EXAMPLE = f"{_LAYOUT_EXAMPLE} or HOST[:PORT]/REPOSITORY[:TAG]"
 #: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests
 _REPOSITORY = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
 _TAG = r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}"
 _DIGEST = r"sha256:[0-9a-f]{64}"
-_REGISTRY = re.compile(
-    rf"(?P<host>(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|\[[0-9a-f:]+\])(?::[0-9]+)?"
-    rf"|[A-Za-z0-9-]+:[0-9]+)/(?P<repository>{_REPOSITORY})"
-    rf"(?::(?P<tag>{_TAG})|@(?P<digest>{_DIGEST}))?"
+_HOST = (
+    r"(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|\[[0-9a-f:]+\])(?::[0-9]+)?"
+    r"|[A-Za-z0-9-]+:[0-9]+"
 )
-_LAYOUT = re.compile(rf"oci:(?P<folder>.+?)(?::(?P<tag>{_TAG})|@(?P<digest>{_DIGEST}))?")
+_LAYOUT = "oci:"
 
 
 @dataclass(frozen=True)
@@ -68,48 +70,65 @@ def parse_reference(text: str, where: str) -> Reference:
     """The place that ``text`` names.
 
     Raises:
-        InputError: It names none.
+        InputError: It names none, and why: the part that is wrong.
     """
-    layout = _LAYOUT.fullmatch(text)
-    if layout is not None and not text.startswith("oci://"):  # as Helm writes registries
-        version = layout["digest"] or layout["tag"] or "latest"
-        return Reference(text, folder=Path(layout["folder"]), version=version)
-    registry = _REGISTRY.fullmatch(text)
-    if registry is None:
-        raise InputError(f"{text!r} names no layout or registry", where=where, hint=_hint(text))
-    version = registry["digest"] or registry["tag"] or "latest"
-    return Reference(
-        text, host=registry["host"], repository=registry["repository"], version=version
-    )
+    _, scheme, rest = text.partition("://")  # as Helm writes registries, and browsers show them
+    if scheme:
+        hint = f"without a scheme: {rest}" if _is_place(rest) else _EXAMPLE
+        raise InputError(f"{text!r} names no layout or registry", where=where, hint=hint)
+    if text.startswith(_LAYOUT):
+        folder, version = _split(text.removeprefix(_LAYOUT), where)
+        if not folder or "\0" in folder:
+            hint = f"a layout is {_LAYOUT_EXAMPLE}"
+            raise InputError(f"{text!r} names no folder", where=where, hint=hint)
+        return Reference(text, folder=Path(folder), version=version)
+    host, slash, named = text.partition("/")
+    if not slash or not re.fullmatch(_HOST, host):
+        raise InputError(
+            f"{text!r} names no layout or registry", where=where, hint=_place_hint(text)
+        )
+    repository, version = _split(named, where)
+    if not re.fullmatch(_REPOSITORY, repository):
+        hint, lower = _REPOSITORY_HINT, repository.lower()
+        if re.fullmatch(_REPOSITORY, lower):
+            hint = f"a repository is lower case: {host}/{lower}{named[len(lower) :]}"
+        raise InputError(f"{repository!r} is no repository", where=where, hint=hint)
+    return Reference(text, host=host, repository=repository, version=version)
 
 
-def _hint(text: str) -> str:
+def _split(text: str, where: str) -> tuple[str, str]:
+    """A folder or repository, and its version. Where both a tag and a digest are given, it is the
+    digest, as docker reads it.
+
+    What stands behind the last ``:`` or ``@`` is a version, or wrong: a mistyped one must not
+    become a part of a folder's name.
+
+    Raises:
+        InputError: It has a version that is none.
+    """
+    place, at, digest = text.rpartition("@")
+    if not at or "/" in digest:
+        place, digest = text, ""
+    elif not re.fullmatch(_DIGEST, digest):
+        raise InputError(f"{digest!r} is no digest", where=where, hint=_DIGEST_HINT)
+    name, colon, tag = place.rpartition(":")
+    if not colon or "/" in tag:
+        return place, digest or "latest"
+    if not is_tag(tag):
+        raise InputError(f"{tag!r} is no tag", where=where, hint=_TAG_HINT)
+    return name, digest or tag
+
+
+def _place_hint(text: str) -> str:
     """A hint at how to write a text that names no place."""
-    _, _, rest = text.partition("://")
-    if _is_place(rest):
-        return f"without a scheme: {rest}"
-    if text.startswith("oci:"):
-        return f"a layout is {_EXAMPLE.partition(' or ')[0]}"
-    path, _, version = text.partition("@")
-    if version and _is_place(path):
-        return "a digest is sha256: and 64 digits of 0-9 and a-f"
-    place, _, tag = path.rpartition(":")
-    if place and "/" not in tag and not is_tag(tag) and _is_place(place):
-        return f"a tag is made of {_TAG_HINT}"
-    lower = _lower_repository(text)
-    if _is_place(lower):
-        return f"a repository is lower case: {lower}"
     if _is_place(f"host.example/{text}"):
         return f"oci:{text} is a layout, HOST/{text} a repository"
     return _EXAMPLE
 
 
 def _is_place(text: str) -> bool:
-    return bool(_LAYOUT.fullmatch(text) or _REGISTRY.fullmatch(text))
-
-
-def _lower_repository(text: str) -> str:
-    """The repository in lower case; host and tag as they are."""
-    host, slash, rest = text.partition("/")
-    path = re.split("[:@]", rest)[0]
-    return f"{host}{slash}{path.lower()}{rest[len(path) :]}"
+    try:
+        parse_reference(text, "")
+    except InputError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,34 +44,65 @@ def test_registries(text: str, host: str, repository: str, version: str, name: s
     assert found.name == name
 
 
+EXAMPLE = "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"
+REPOSITORY = "lower-case letters and digits, between them one of . _ __ - or /"
+NO_PLACE = "names no layout or registry"
+
+
 @pytest.mark.parametrize(
-    ("text", "hint"),
+    ("text", "wrong", "hint"),
     [
-        ("", "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"),
-        ("oci:", "a layout is oci:FOLDER[:TAG]"),
-        ("pycode", "oci:pycode is a layout, HOST/pycode a repository"),
-        ("me/pycode:v1", "oci:me/pycode:v1 is a layout, HOST/me/pycode:v1 a repository"),
-        ("ghcr.io/Me/x", "a repository is lower case: ghcr.io/me/x"),
-        ("ghcr.io/me/X:V1", "a repository is lower case: ghcr.io/me/x:V1"),
-        (f"host:5000/A/b@{DIGEST}", f"a repository is lower case: host:5000/a/b@{DIGEST}"),
-        ("ghcr.io/x:", "a tag is made of letters, digits"),
-        ("ghcr.io/x:-a", "a tag is made of letters, digits"),
-        (f"ghcr.io/x:{'a' * 129}", "a tag is made of letters, digits and _ . -, 128 at most"),
-        ("ghcr.io/x:v1/y", "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"),
-        ("https://ghcr.io/x:v1", "without a scheme: ghcr.io/x:v1"),
-        ("docker://ghcr.io/x", "without a scheme: ghcr.io/x"),
-        ("oci://ghcr.io/me/x", "without a scheme: ghcr.io/me/x"),
-        ("ghcr.io/x@sha256:12", "a digest is sha256: and 64 digits"),
-        ("ghcr.io/x@v1", "a digest is sha256: and 64 digits"),
-        ("https://ghcr.io/a//b", "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"),
-        ("ghcr.io/A//b", "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"),
-        ("ghcr.io/a//b", "oci:FOLDER[:TAG] or HOST[:PORT]/REPOSITORY[:TAG]"),
+        ("", NO_PLACE, EXAMPLE),
+        ("pycode", NO_PLACE, "oci:pycode is a layout, HOST/pycode a repository"),
+        ("me/pycode:v1", NO_PLACE, "oci:me/pycode:v1 is a layout, HOST/me/pycode:v1 a repository"),
+        ("a b/c", NO_PLACE, EXAMPLE),
+        ("host:port/c", NO_PLACE, EXAMPLE),
+        ("https://ghcr.io/x:v1", NO_PLACE, "without a scheme: ghcr.io/x:v1"),
+        ("docker://ghcr.io/x", NO_PLACE, "without a scheme: ghcr.io/x"),
+        ("oci://ghcr.io/me/x", NO_PLACE, "without a scheme: ghcr.io/me/x"),
+        ("https://ghcr.io/a//b", NO_PLACE, EXAMPLE),
+        ("oci:", "names no folder", "a layout is oci:FOLDER[:TAG]"),
+        ("oci::v1", "names no folder", "a layout is oci:FOLDER[:TAG]"),
+        (f"oci:@{DIGEST}", "names no folder", "a layout is oci:FOLDER[:TAG]"),
+        ("oci:a\0b", "names no folder", "a layout is oci:FOLDER[:TAG]"),
+        ("ghcr.io/Me/x", "'Me/x' is no", "a repository is lower case: ghcr.io/me/x"),
+        ("ghcr.io/me/X:V1", "'me/X' is no", "a repository is lower case: ghcr.io/me/x:V1"),
+        (f"host:50/A/b@{DIGEST}", "'A/b'", f"a repository is lower case: host:50/a/b@{DIGEST}"),
+        ("ghcr.io/", "'' is no repository", REPOSITORY),
+        ("ghcr.io/A//b", "'A//b' is no repository", REPOSITORY),
+        ("ghcr.io/a b:v1", "'a b' is no repository", REPOSITORY),
+        ("ghcr.io/x:v1/y", "'x:v1/y' is no repository", REPOSITORY),
     ],
 )
-def test_what_names_no_place_is_answered_with_what_was_meant(text: str, hint: str) -> None:
-    with pytest.raises(InputError, match=r"x: .* names no layout or registry") as caught:
+def test_what_names_no_place_is_answered_with_what_was_meant(
+    text: str, wrong: str, hint: str
+) -> None:
+    with pytest.raises(InputError) as caught:
         parse_reference(text, "x")
-    assert caught.value.hint.startswith(hint)
+    assert caught.value.where == "x"
+    assert wrong in caught.value.message
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("place", ["oci:lay", "oci:/srv/a:b/la y", "ghcr.io/x", "host:50/me/x"])
+def test_a_version_that_is_none_is_no_part_of_a_name(place: str) -> None:
+    for tag in ("a b", "", "-a", ".a", "v1 ", "v1\n", "ä", "a" * 129, "a+b", "a\0", "*"):
+        with pytest.raises(InputError, match="is no tag") as caught:
+            parse_reference(f"{place}:{tag}", "x")
+        assert repr(tag) in caught.value.message
+        assert caught.value.hint.startswith("letters, digits and _ . -, 128 at most")
+    for digest in ("v1", "sha256:12", f"{DIGEST}0", DIGEST.upper(), "", "md5:ab", f"{DIGEST}:v1"):
+        with pytest.raises(InputError, match="is no digest") as caught:
+            parse_reference(f"{place}@{digest}", "x")
+        assert caught.value.hint == "a digest is sha256: and 64 digits of 0-9 and a-f"
+
+
+@pytest.mark.parametrize("place", ["oci:/srv/lay", "ghcr.io/me/x"])
+def test_of_a_tag_and_a_digest_the_digest_counts(place: str) -> None:
+    found, plain = (parse_reference(f"{place}{tag}@{DIGEST}", "x") for tag in (":v1", ""))
+    assert replace(found, text=plain.text) == plain
+    with pytest.raises(InputError, match="'a b' is no tag"):
+        parse_reference(f"{place}:a b@{DIGEST}", "x")
 
 
 @pytest.mark.parametrize(
