@@ -30,7 +30,7 @@ BUDGET = {
     "optc/artifact": 2_200,
     "optc/artifact/pages": 2_700,
     "optc/artifact/patches": 450,
-    "optc/artifact/store": 1_400,
+    "optc/artifact/store": 1_450,
     "optc/artifact/tasks": 550,
     "optc/artifact/trust": 850,
     "optc/cli": 1_850,
