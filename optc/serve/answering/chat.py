@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from optc.runtime.openai.logprobs import of_prompt, of_turn
-from optc.runtime.outputs import Completion, Delta, RequestOutput
+from optc.runtime.outputs import Completion, Delta, FinishReason, RequestOutput
 from optc.runtime.scoring.token_logprobs import TokenLogprobs
 from optc.serve.answering.envelope import Envelope
 from optc.serve.answering.token_texts import token_texts
@@ -51,7 +51,7 @@ class ChatWriter:
 
     def delta(self, choice: int, delta: Delta) -> dict[str, Any] | None:
         """The chunks that a delta adds."""
-        pieces = self._read(choice, delta.text, ends=delta.finish_reason is not None)
+        pieces = self._read(choice, delta.text, delta.finish_reason)
         reason = self._reason(choice, pieces, finish_reason(delta.finish_reason))
         added = self._added(pieces)
         shows = added or delta.logprobs or reason or (self._token_ids and delta.token_ids)
@@ -62,7 +62,7 @@ class ChatWriter:
 
     def whole(self, choice: int, completion: Completion, output: RequestOutput) -> dict[str, Any]:
         """A finished message."""
-        pieces = self._read(choice, completion.text, ends=True)
+        pieces = self._read(choice, completion.text, completion.finish_reason)
         reason = self._reason(choice, pieces, finish_reason(completion.finish_reason))
         added = self._added(pieces)
         message: dict[str, Any] = {"role": "assistant", "content": added.pop("content", None)}
@@ -82,12 +82,13 @@ class ChatWriter:
             found["prompt_logprobs"] = of_prompt(output.prompt_logprobs, self._texts.text_of)
         return found
 
-    def _read(self, choice: int, text: str, *, ends: bool) -> list[Piece]:
+    def _read(self, choice: int, text: str, ended: FinishReason | None) -> list[Piece]:
         reader = self._readers.get(choice)
         if reader is None:
             reader = self._reading.reader()
             self._readers[choice] = reader
-        return reader.feed(text) + (reader.finish() if ends else [])
+        found = reader.feed(text)
+        return found if ended is None else found + reader.finish(cut=ended != "stop")
 
     def _reason(self, choice: int, pieces: Iterable[Piece], reason: str | None) -> str | None:
         if any(isinstance(piece, CallBegun) for piece in pieces):

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from optc.errors import OptcError
 from optc.runtime.handle import Handle
-from optc.runtime.outputs import Delta, RequestOutput
+from optc.runtime.outputs import Delta, FinishReason, RequestOutput
 from optc.serve.answering.json_bytes import json_bytes
 from optc.serve.answering.pace import Pace
 from optc.serve.answering.streams import cancel_all, check_output, come_together
@@ -71,9 +71,9 @@ class Turn:
         """The changes that some more text makes."""
         return self._changes(self._reader.feed(text))
 
-    def finish(self) -> list[Change]:
-        """The changes once the text has ended; there is at least one item then."""
-        changes = self._changes(self._reader.finish())
+    def finish(self, reason: FinishReason) -> list[Change]:
+        """The changes once the text has ended, and why it did; there is at least one item then."""
+        changes = self._changes(self._reader.finish(cut=reason != "stop"))
         if not self.items:
             changes += self._opened("text")
         return changes + self._closed()

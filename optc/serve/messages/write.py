@@ -59,7 +59,7 @@ class MessageWriter:
     def whole(self, output: RequestOutput) -> dict[str, Any]:
         """A finished message."""
         self._turn.feed(output.text)
-        self._turn.finish()
+        self._turn.finish(output.finish_reason)
         content = [_block(item) for item in self._turn.items]
         return {
             **self._head,
@@ -83,7 +83,7 @@ class MessageWriter:
         """The events that a delta adds."""
         changes = self._turn.feed(delta.text)
         if delta.finish_reason is not None:
-            changes += self._turn.finish()
+            changes += self._turn.finish(delta.finish_reason)
         return b"".join(map(_changed, changes))
 
     def end(self, output: RequestOutput) -> bytes:

@@ -20,6 +20,7 @@ class Characters:
     Attributes:
         now: The character at the cursor; empty at the end of the text.
         taken: Characters that the cursor has passed since `mark`.
+        cut: The text ended before who wrote it did; said before it ends.
     """
 
     def __init__(self) -> None:
@@ -27,6 +28,7 @@ class Characters:
         self._back: list[str] = []  # read ahead, the next one last
         self._ended = False
         self.taken: list[str] = []
+        self.cut = False
 
     def mark(self) -> None:
         """Begin to note what is passed."""
@@ -57,7 +59,7 @@ class Characters:
 
     def match(self, texts: Collection[str]) -> Reading[str]:
         """Pass one of some texts, none of which begins another; gives it, or nothing where none
-        is there."""
+        is there. One within which the text was cut is passed, too: nobody wants half a mark."""
         seen = ""
         while self.now and any(text.startswith(seen + self.now) for text in texts):
             seen += self.now
@@ -66,9 +68,14 @@ class Characters:
                 yield from self.advance()
                 return seen
             yield from self.fetch()
-        if seen:
+        if seen and not self.at_cut:
             self._put_back(seen)
         return ""
+
+    @property
+    def at_cut(self) -> bool:
+        """The cursor is where the text was cut."""
+        return self.cut and not self.now
 
     def until(self, stops: str) -> Reading[str]:
         """Pass what stands before one of some characters, or before the end."""

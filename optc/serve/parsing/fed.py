@@ -25,8 +25,9 @@ class FedReader:
             self._reading.send(character)
         return self._pieces.take()
 
-    def finish(self) -> list[Piece]:
-        """The pieces that were held back, once the text has ended."""
+    def finish(self, *, cut: bool = False) -> list[Piece]:
+        """As of `Reader`."""
+        self._chars.cut = cut
         try:
             self._reading.send("")
         except StopIteration:

@@ -16,7 +16,7 @@ class MessageReader(FedReader):
     """Reads one message.
 
     Blanks between thoughts, calls and what is said belong to none of them. What begins like a call
-    and is none is said.
+    and is none is said, but where the text was cut.
 
     Args:
         calls: Format of calls; None has none.
@@ -83,7 +83,8 @@ class MessageReader(FedReader):
                     self._say("".join(chars.taken))
             elif begins and (yield from chars.match(begins)):
                 assert calls is not None
-                if not (yield from self._calls.read(calls)):
+                called = yield from self._calls.read(calls)
+                if not called and not chars.at_cut:
                     self._say("".join(chars.taken))
             elif chars.now:
                 self._say(space + chars.now)

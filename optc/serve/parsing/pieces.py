@@ -56,8 +56,12 @@ class Reader(Protocol):
     def feed(self, text: str) -> list[Piece]:
         """The pieces that some more text adds."""
 
-    def finish(self) -> list[Piece]:
-        """The pieces that were held back, once the text has ended."""
+    def finish(self, *, cut: bool = False) -> list[Piece]:
+        """The pieces that were held back, once the text has ended.
+
+        Args:
+            cut: It ended by a limit, so that its end may be half a mark, which is then no piece.
+        """
 
 
 class PlainReader:
@@ -67,6 +71,6 @@ class PlainReader:
         """The text."""
         return [Said(text)] if text else []
 
-    def finish(self) -> list[Piece]:
+    def finish(self, *, cut: bool = False) -> list[Piece]:
         """Nothing."""
         return []

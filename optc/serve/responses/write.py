@@ -76,7 +76,7 @@ class ResponseWriter:
         completion = output.completions[0]
         self._logprobs = list(completion.logprobs or ())
         self._turn.feed(completion.text)
-        self._turn.finish()
+        self._turn.finish(completion.finish_reason)
         return self._finished(output)
 
     def begin(self) -> bytes:
@@ -91,7 +91,7 @@ class ResponseWriter:
         self._logprobs += delta.logprobs
         changes = self._turn.feed(delta.text)
         if delta.finish_reason is not None:
-            changes += self._turn.finish()
+            changes += self._turn.finish(delta.finish_reason)
         return b"".join(map(self._changed, changes))
 
     def end(self, output: RequestOutput) -> bytes:

@@ -13,10 +13,10 @@ THINK = "<|channel|>analysis<|message|>hm, so<|end|><|start|>assistant"
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"x": 1}'
 
 
-def read(parts: list[str], most: int | None = None) -> Message:
+def read(parts: list[str], most: int | None = None, *, cut: bool = False) -> Message:
     reader = HarmonyReader(most)
     pieces = [piece for part in parts for piece in reader.feed(part)]
-    return joined(pieces + reader.finish())
+    return joined(pieces + reader.finish(cut=cut))
 
 
 CALLED = [("f", '{"x": 1}')]
@@ -50,6 +50,16 @@ CALLED = [("f", '{"x": 1}')]
 def test_channels(text: str, said: str, thought: str, calls: list[tuple[str, str]]) -> None:
     assert read([text]) == (said, thought, calls)
     assert read(list(text)) == (said, thought, calls)
+
+
+def test_a_limit_within_a_mark_shows_no_half_of_it() -> None:
+    text = f"{THINK}<|channel|>final<|message|>hello<|end|><|start|>assistant{CALL}<|call|>"
+    whole = read([text])
+    for place in range(len(text)):
+        found = read(list(text[:place]), cut=True)
+        assert whole.said.startswith(found.said)
+        assert whole.thought.startswith(found.thought)
+        assert all('{"x": 1}'.startswith(arguments) for _, arguments in found.calls)
 
 
 def test_calls_beyond_the_first_ones_do_not_count() -> None:

@@ -60,11 +60,16 @@ def joined(pieces: list[Piece]) -> Message:
 
 
 def read(
-    calls: CallFormat | None, parts: list[str], *, thinks: bool = False, in_thought: bool = False
+    calls: CallFormat | None,
+    parts: list[str],
+    *,
+    thinks: bool = False,
+    in_thought: bool = False,
+    cut: bool = False,
 ) -> Message:
     reader = MessageReader(calls, THINK if thinks else None, TOOLS, in_thought=in_thought)
     pieces = [piece for part in parts for piece in reader.feed(part)]
-    return joined(pieces + reader.finish())
+    return joined(pieces + reader.finish(cut=cut))
 
 
 V3 = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{}\n```json\n{}\n```<｜tool▁call▁end｜>"
@@ -233,6 +238,31 @@ def test_thoughts(text: str, in_thought: bool, said: str, thought: str) -> None:
     for parts in ([text], list(text)):
         found = read(HERMES, parts, thinks=True, in_thought=in_thought)
         assert found == (said, thought, [])
+
+
+MARKED = [
+    (calls, text)
+    for calls, text, said, called in CALLS
+    if called and any(mark in text for mark in calls.begins)
+]
+
+
+@pytest.mark.parametrize(("calls", "text"), MARKED)
+def test_a_limit_within_a_mark_shows_no_half_of_it(calls: CallFormat, text: str) -> None:
+    text = f"<think>hm</think>Well: {text}"
+    whole = read(calls, [text], thinks=True)
+    for place in range(len(text)):
+        for parts in ([text[:place]], list(text[:place])):
+            found = read(calls, parts, thinks=True, cut=True)
+            assert whole.said.startswith(found.said.rstrip()), (text[:place], found)
+            assert whole.thought.startswith(found.thought)
+            assert not any(mark in found.said for mark in (*calls.begins, *calls.ends))
+
+
+def test_what_a_model_ended_itself_is_said_whole() -> None:
+    for text in ("1 <", "see <tool_call>", "the tag </tool_call", "[TOOL"):
+        assert read(HERMES, [text]).said == text
+    assert read(HERMES, ["a < b and"], cut=True).said == "a < b and"
 
 
 #: Of which messages of all formats are made, and much that is nearly one.
