@@ -19,9 +19,11 @@ from optc.serve.asking.sampling import check_completions, fields_of, take_terms
 from optc.serve.asking.thoughts import prompt_begins_thought
 from optc.serve.asking.tools import (
     answer_grammar,
+    check_tools,
     grammar_of,
     reading_of,
     strict_grammar,
+    take_allowed,
     take_choice,
     told_in_text,
 )
@@ -44,6 +46,8 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
     messages = for_template(fields.pop("messages", []), tokenizer.chat_template)
     if "echo" in fields:
         raise APIError(400, "echo is not supported in chats: leave it out", "echo")
+    check_tools(body.get("tools") or ())
+    only = take_allowed(fields)
     shows = bool(fields.pop("include_reasoning", True))
     variables = take_variables(fields)
     messages, told = told_in_text(messages, variables, tokenizer)
@@ -54,7 +58,7 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
     begun = prompt_begins_thought(messages, variables, tokenizer, reading.thoughts)
     reading = replace(reading, in_thought=begun)
     more: dict[str, Any] = take_logprobs(fields, chat=True)
-    more["grammar"], made_of = _grammar(fields, body, reading, tokenizer, must_call)
+    more["grammar"], made_of = _grammar(fields, body, reading, tokenizer, (must_call, only))
     if reading.needs_special_tokens(tokenizer):
         fields.setdefault("skip_special_tokens", False)
     if "max_tokens" not in fields and "max_tokens" not in model.engine.defaults:
@@ -80,14 +84,16 @@ def _grammar(
     body: Mapping[str, Any],
     reading: Reading,
     tokenizer: Tokenizer,
-    must_call: bool,
+    choice: tuple[bool, bool],
 ) -> tuple[str | None, str]:
     """The grammar that follows from tools and thoughts, if one does, and the field that it is made
-    of; fields that it follows are taken out.
+    of; fields that it follows are taken out. ``choice`` says whether the model must call, and
+    whether only some tools may be called.
 
     Raises:
         APIError, OptcError: Something of it is wrong.
     """
+    must_call, only = choice
     form = "response_format" if "response_format" in fields else "structured_outputs"
     if must_call:
         fields.pop("response_format", None)  # of texts, and there will be none
@@ -97,7 +103,7 @@ def _grammar(
         return grammar_of(reading, tokenizer), "tools"
     if not has_structure(fields):
         tools = body["tools"] if reading.tools else ()
-        return strict_grammar(reading, tokenizer, tools), "tools" if tools else ""
+        return strict_grammar(reading, tokenizer, tools, only=only), "tools" if tools else ""
     wanted = pop_structure(fields)
     # OpenAI's field is about texts, so that tools may be called; vLLM's is about all that is said.
     found = answer_grammar(reading, tokenizer, wanted, calls=form == "response_format")

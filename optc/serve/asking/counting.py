@@ -7,7 +7,7 @@ from typing import Any
 
 from optc.runtime.openai.fields import take_variables
 from optc.serve.asking.messages import for_template
-from optc.serve.asking.tools import told_in_text
+from optc.serve.asking.tools import check_tools, take_allowed, told_in_text
 from optc.serve.models import ModelTable, check_model
 
 
@@ -24,7 +24,10 @@ def count_chat(chat: Mapping[str, Any], models: ModelTable) -> int:
     """
     tokenizer = check_model(models.find(chat.get("model")))
     given = for_template(chat["messages"], tokenizer.chat_template)
-    variables = take_variables(dict(chat))
+    fields = dict(chat)
+    check_tools(fields.get("tools") or ())
+    take_allowed(fields)
+    variables = take_variables(fields)
     if chat.get("tool_choice") == "none":
         variables.pop("tools", None)
     told, _ = told_in_text(given, variables, tokenizer)

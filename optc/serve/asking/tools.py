@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -31,6 +31,42 @@ from optc.serve.parsing.reading import Reading
 from optc.system.logs.logger import logger
 
 _LOG = logger(__name__)
+
+
+def check_tools(tools: Sequence[Mapping[str, Any]]) -> None:
+    """Check that tools are told apart by their names.
+
+    Raises:
+        APIError: Two have one name, so that nobody could say which is called.
+    """
+    names: set[str] = set()
+    for one in tools:
+        name = one["function"]["name"]
+        if name in names:
+            raise APIError(400, f"two tools are named {name[:64]!r}: names are unique", "tools")
+        names.add(name)
+
+
+def take_allowed(fields: dict[str, Any]) -> bool:
+    """Take the tools out of ``fields`` that may not be called, where ``tool_choice`` allows some:
+    the model sees no others. True if it does; its mode becomes the choice.
+
+    Raises:
+        APIError: It allows what there is not.
+    """
+    choice = fields.get("tool_choice")
+    if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
+        return False
+    tools = fields.get("tools") or ()
+    allowed = {one["function"]["name"] for one in choice["allowed_tools"]["tools"]}
+    for name in sorted(allowed - {one["function"]["name"] for one in tools}):
+        raise _no_tool(name, [one["function"]["name"] for one in tools])
+    fields["tools"] = [one for one in tools if one["function"]["name"] in allowed]
+    if choice["allowed_tools"]["mode"] == "required":
+        fields["tool_choice"] = "required"
+    else:
+        del fields["tool_choice"]
+    return True
 
 
 def reading_of(template: str, tools: Sequence[Mapping[str, Any]]) -> Reading:
@@ -87,11 +123,14 @@ def take_choice(fields: dict[str, Any], reading: Reading) -> tuple[Reading, bool
         return _callable(reading), True
     name = choice["function"]["name"]
     if name not in reading.tools:
-        names = ", ".join(sorted(reading.tools))[:200]
-        message = f"there is no tool {name[:64]!r}; there are: {names}"
-        raise APIError(400, message, "tool_choice")
+        raise _no_tool(name, reading.tools)
     only = {name: reading.tools[name]}
     return replace(_callable(reading), tools=only, most_calls=1), True
+
+
+def _no_tool(name: str, tools: Iterable[str]) -> APIError:
+    there = ", ".join(sorted(tools))[:200]
+    return APIError(400, f"there is no tool {name[:64]!r}; there are: {there}", "tool_choice")
 
 
 def grammar_of(reading: Reading, tokenizer: Tokenizer) -> str:
@@ -151,11 +190,12 @@ def _writable(reading: Reading) -> CallFormat | None:
 
 
 def strict_grammar(
-    reading: Reading, tokenizer: Tokenizer, tools: Sequence[Mapping[str, Any]]
+    reading: Reading, tokenizer: Tokenizer, tools: Sequence[Mapping[str, Any]], *, only: bool
 ) -> str | None:
-    """The grammar of messages that may call, where a tool is ``strict`` and calls begin with a
-    token that a grammar can see; else None."""
-    if reading.calls is None or not any(one["function"].get("strict") for one in tools):
+    """The grammar of messages that may call, where a tool is ``strict``, or ``only`` some may be
+    called, and calls begin with a token that a grammar can see; else None."""
+    strict = only or any(one["function"].get("strict") for one in tools)
+    if reading.calls is None or not strict:
         return None
     return grammar_of_strict_calls(
         HERMES if reading.calls in (XML, GLM) else reading.calls,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from optc.serve.bodies.base import Body, Json, SamplingBody
 
@@ -72,6 +73,32 @@ class NamedTool(Body):
     function: NamedFunction
 
 
+class AllowedTools(Body):
+    """Tools that may be called, or of which one must be."""
+
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedTool], Field(min_length=1)]
+
+
+class AllowedChoice(Body):
+    """Some of the tools, in the newer form of OpenAI."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
+def _kind(choice: object) -> str:
+    """The kind of a choice; that of a named tool may be left out."""
+    allows = isinstance(choice, Mapping) and choice.get("type") == "allowed_tools"
+    return "allowed_tools" if allows else "function"
+
+
+Choice = Annotated[
+    Annotated[NamedTool, Tag("function")] | Annotated[AllowedChoice, Tag("allowed_tools")],
+    Discriminator(_kind),
+]
+
+
 class ChatBody(SamplingBody):
     """A conversation to go on with."""
 
@@ -80,7 +107,7 @@ class ChatBody(SamplingBody):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     tools: list[Tool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    tool_choice: Literal["none", "auto", "required"] | Choice | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
     include_reasoning: bool | None = None

@@ -133,6 +133,11 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 def _choice(choice: Any) -> Any:
     if not isinstance(choice, Mapping):
         return choice
+    if choice["type"] == "allowed_tools":
+        if not choice.get("mode"):
+            raise APIError(400, "tool_choice.mode is missing", "tool_choice.mode")
+        named = [_choice(one) for one in choice.get("tools") or ()]
+        return {**choice, "allowed_tools": {"mode": choice["mode"], "tools": named}}
     if choice["type"] != "function" or not choice.get("name"):
         raise APIError(400, "tool_choice names a function", "tool_choice")
     return {"type": "function", "function": {"name": choice["name"]}}

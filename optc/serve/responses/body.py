@@ -41,10 +41,12 @@ class FunctionTool(Body):
 
 
 class NamedChoice(Body):
-    """The function that is to be called."""
+    """The function that is to be called, or some that may be."""
 
     type: str
     name: str | None = None
+    mode: Literal["auto", "required"] | None = None
+    tools: list[NamedChoice] | None = None
 
 
 class TextFormat(Body):
