@@ -21,8 +21,8 @@ from tests.serve.asking.test_tools import (
 from tests.serve.conftest import MakeApi
 from tests.serve.toys import saying, toy_engine
 
-STOP = {"type": "function", "function": {"name": "stop"}}
-RESPONSE_TOOLS = [{"type": "function", **one["function"]} for one in TOOLS]
+FUNCTIONS = [one["function"] for one in TOOLS]
+RESPONSE_TOOLS = [{"type": "function", **one} for one in FUNCTIONS]
 
 
 def allowed(mode: str, *names: str) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def test_a_model_that_may_call_may_answer(make_api: MakeApi) -> None:
 @pytest.mark.parametrize("name", [*FORMATS, "unknown"])
 def test_one_of_those_that_are_allowed_must_be_called(make_api: MakeApi, name: str) -> None:
     engine = toy_engine(template=template_with(FORMATS.get(name, ("",))[0]))
-    for one in TOOLS:
-        only = one["function"]["name"]
+    for one in FUNCTIONS:
+        only = one["name"]
         choice = allowed("required", only, only)
         more = {"max_tokens": 400, "seed": 3, "parallel_tool_calls": False}
         message, reason = answers(make_api({"toy": engine}), tool_choice=choice, **more)
@@ -83,12 +83,22 @@ def test_one_of_those_that_are_allowed_must_be_called(make_api: MakeApi, name: s
 
 def test_responses_have_the_choice_in_their_form(make_api: MakeApi) -> None:
     engine = toy_engine(template=template_with(FORMATS["hermes"][0]))
-    choice = {"type": "allowed_tools", "mode": "required", "tools": [{**STOP, "name": "stop"}]}
-    asked = {"input": "hi", "tools": RESPONSE_TOOLS, "seed": 1, "max_output_tokens": 300}
+    choice = {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": "function", "name": "stop"}],
+    }
+    asked: dict[str, Any] = {
+        "input": "hi",
+        "tools": RESPONSE_TOOLS,
+        "seed": 1,
+        "max_output_tokens": 300,
+    }
     api = make_api({"toy": engine})
     found = api.post("/v1/responses", **asked, tool_choice=choice, parallel_tool_calls=False)
     assert [one["name"] for one in found["output"]] == ["stop"]
-    for wrong in ({"mode": None}, {"tools": []}, {"tools": [{"type": "file_search"}]}):
+    no_tools: list[dict[str, str]] = []
+    for wrong in ({"mode": None}, {"tools": no_tools}, {"tools": [{"type": "file_search"}]}):
         error = api.error("/v1/responses", **asked, tool_choice={**choice, **wrong})
         assert error["param"].startswith("tool_choice")
 

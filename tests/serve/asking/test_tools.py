@@ -27,7 +27,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     "stop": {"type": "object", "properties": {}, "additionalProperties": False},
 }
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": name, "parameters": schema}}
     for name, schema in SCHEMAS.items()
 ]
