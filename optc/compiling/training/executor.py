@@ -39,8 +39,7 @@ class DenseExecutor(nn.Module):
     def __init__(self, model: ir.Model) -> None:
         super().__init__()
         Dense.of(model)
-        if (node := first_expert_matmul(model.graph)) is not None:
-            _refuse(node)
+        check_trainable(model)
         self.tensors: dict[str, ModelTensor] = {one.name: one for one in model_tensors(model)}
         self.weights: dict[str, Weight] = {}
         self._modules_by_name = nn.ModuleList()
@@ -98,8 +97,23 @@ class DenseExecutor(nn.Module):
         return {value: tensors[name] for value, name in self._seen_as.items()}
 
 
+def check_trainable(model: ir.Model) -> None:
+    """Refuse experts, which no training takes: by the graph alone, before passes take long.
+
+    Raises:
+        UnsupportedError: A model has some.
+    """
+    if (node := first_expert_matmul(model.graph)) is not None:
+        _refuse(node)
+
+
 def _refuse(node: ir.Node) -> Function:
-    raise UnsupportedError(f"{node.op_type} has no form in training", where=str(node.name))
+    raise UnsupportedError(
+        f"{node.op_type} has no form in training",
+        where=str(node.name),
+        hint="train the model where it comes from, with PyTorch or PEFT, and compile the result; a "
+        "compile without --trained takes the model as it is",
+    )
 
 
 def _divided(model: ir.Model, head: Linear) -> tuple[list[ir.Node], list[ir.Node]]:

@@ -17,7 +17,7 @@ from optc.compiling.resolving.options import limit_of
 from optc.compiling.training.batches import Pool, check_tokenizer, read_pool
 from optc.compiling.training.checkpoint import Checkpoints
 from optc.compiling.training.device import Place, choose_device, choose_precision
-from optc.compiling.training.executor import DenseExecutor
+from optc.compiling.training.executor import DenseExecutor, check_trainable
 from optc.compiling.training.losses import Runner
 from optc.compiling.training.memory import all_width, check_training, training_bytes
 from optc.compiling.training.result import Rounded, check_output, same_as_checkpoint, write_result
@@ -83,6 +83,7 @@ class Session:
         """
 
         def check(dense: ir.Model, pipeline: Pipeline, place: int) -> None:
+            check_trainable(dense)
             if not self.limit or choose_device(self.asked.device, self.asked.threads) != "cpu":
                 return
             check_passes(dense, pipeline.passes[:place], self.limit)

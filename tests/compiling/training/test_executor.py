@@ -71,5 +71,6 @@ def test_an_operator_of_later_stages_is_refused_by_name() -> None:
     model = dense_model(Dense())
     node = next(node for node in model.graph if node.op_type == "Sigmoid")
     node.op_type = "Hardmax"
-    with pytest.raises(UnsupportedError, match="Hardmax has no form in training"):
+    with pytest.raises(UnsupportedError, match="Hardmax has no form in training") as told:
         DenseExecutor(model)
+    assert "train the model where it comes from" in told.value.hint

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from optc.compiling.training.batches import Pool
 from optc.compiling.training.distill import distill
 from optc.compiling.training.qat import qat
 from optc.compiling.training.session import Outcome
-from optc.errors import InputError
+from optc.errors import InputError, UnsupportedError
 from optc.importer.imported import ImportedModel
 from optc.system.options.training_options import DistillOptions, QatOptions
 from optc.system.progress import Progress
 from tests.compiling.training.test_distill import QUICK, recipe
 from tests.compiling.training.test_qat import RECIPE
+from tests.support.experts.models import expert_model
 
 __all__ = ["recipe"]  # a fixture
 
@@ -106,3 +108,12 @@ def test_a_training_does_not_go_on_with_another_teacher(
     monkeypatch.setattr("optc.compiling.training.distill.import_dense", trained_on)
     with pytest.raises(InputError, match="holds the checkpoints of a training with other settings"):
         distill(source, asked)
+
+
+def test_experts_are_refused_before_the_passes() -> None:
+    unlimited: Any = SimpleNamespace(limit=0)
+    check = session.Session.check(unlimited, None, 1)
+    pipeline: Any = None
+    with pytest.raises(UnsupportedError, match="ExpertMatMul has no form in training") as told:
+        check(expert_model(), pipeline, 0)
+    assert "compile the result" in told.value.hint
