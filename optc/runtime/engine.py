@@ -199,7 +199,8 @@ class Engine:
         """The assistant's next turn in a conversation.
 
         The same as `generate` with one `optc.Chat`, which all other methods take as well. Only the
-        model's chat template writes control tokens: contents of messages are text.
+        model's chat template writes control tokens: contents of messages are text. What the model
+        thinks is the result's ``reasoning``, apart from its ``text``.
 
         Args:
             messages: ``{"role": …, "content": …}`` in order.

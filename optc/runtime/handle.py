@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from optc.runtime.threads.own_process import OwnProcess
 
 if TYPE_CHECKING:
     from optc.runtime.engine_info import EngineInfo
+    from optc.runtime.parsing.apart import Apart
     from optc.runtime.threads.waking import Waker
 
 
@@ -32,14 +34,21 @@ class Handle:
         prompt_token_ids: The prompt as the model sees it.
         n: Completions that are asked for.
         cancel: Tells the engine to end the request.
+        apart: Tells what is thought from what is answered; None where all is answer. It is asked
+            where results are taken: on the caller's threads, not the engine's.
     """
 
     def __init__(
-        self, prompt_token_ids: tuple[int, ...], n: int, cancel: Callable[[Handle], None]
+        self,
+        prompt_token_ids: tuple[int, ...],
+        n: int,
+        cancel: Callable[[Handle], None],
+        apart: Apart | None = None,
     ) -> None:
         self.prompt_token_ids = prompt_token_ids
         self._n = n
         self._cancel = cancel
+        self._apart = apart
         self._process = OwnProcess()
         self._deltas: SimpleQueue[Delta | None] = SimpleQueue()
         self._completions: list[Completion] = []
@@ -86,7 +95,7 @@ class Handle:
         """
         self._process.check()
         while (delta := self._deltas.get()) is not None:
-            yield delta
+            yield self._shown(delta)
         self._end_deltas()  # so that a second iteration ends as well
         self._raise_failure()
 
@@ -100,7 +109,7 @@ class Handle:
                 if delta is None:
                     self._end_deltas()  # for the iteration
                     break
-                found.append(delta)
+                found.append(self._shown(delta))
         except Empty:  # another reader was faster
             pass
         return found
@@ -116,7 +125,10 @@ class Handle:
         if not self._done.wait(timeout_s):
             raise TimeoutError(f"the request has not ended after {timeout_s} s")
         self._raise_failure()
-        return self._output()
+        found = self._output()
+        if self._apart is None:
+            return found
+        return replace(found, completions=tuple(map(self._apart.completion, found.completions)))
 
     async def __aiter__(self) -> AsyncIterator[Delta]:
         """As `__iter__`, in a coroutine of any event loop. A task that is cancelled while it waits
@@ -136,7 +148,7 @@ class Handle:
                     continue
                 if delta is None:
                     break
-                yield delta
+                yield self._shown(delta)
         finally:
             self._wakers.pop(id(waker), None)
         self._end_deltas()
@@ -191,6 +203,9 @@ class Handle:
         if not self.done:
             self._failure = message, error
             self._end()
+
+    def _shown(self, delta: Delta) -> Delta:
+        return delta if self._apart is None else self._apart.delta(delta)
 
     def _output(self) -> RequestOutput:
         ordered = sorted(self._completions, key=lambda completion: completion.index)

@@ -46,6 +46,7 @@ class RequestTerms(TypedDict, total=False):
     adapter: str | None
     deadline_s: float | None
     parse_special: bool
+    whole_text: bool
     scored_from: int
 
 

@@ -28,6 +28,7 @@ class Delta:
         token_ids: New tokens.
         logprobs: One entry for each new token if asked for, else empty.
         finish_reason: Set on the completion's last delta.
+        reasoning: New text that the model thinks, of a conversation (`optc.Chat`).
     """
 
     index: int
@@ -35,6 +36,7 @@ class Delta:
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: FinishReason | None = None
+    reasoning: str = ""
 
     def joined(self, *later: Delta) -> Delta:
         """This one and later ones of the same completion in one."""
@@ -45,6 +47,7 @@ class Delta:
             tuple(chain.from_iterable([one.token_ids for one in every])),
             tuple(chain.from_iterable([one.logprobs for one in every])),
             every[-1].finish_reason,
+            "".join([one.reasoning for one in every]),
         )
 
 
@@ -54,13 +57,16 @@ class Completion:
 
     Attributes:
         index: Which of the request's n completions.
-        text: The text, without end tokens and without the stop string.
+        text: The text, without end tokens and without the stop string; of a conversation without
+            what the model thinks.
         token_ids: Every generated token, the end or stop token included.
         finish_reason: Why it ended.
         logprobs: One entry a token if asked for, else None.
         metrics: Its latencies.
         error: Set if ``finish_reason`` is ``error``.
         cumulative_logprob: Log-probability of all its tokens, of a beam search; else None.
+        reasoning: The text that the model thinks before its answer, of a conversation
+            (`optc.Chat`); else empty.
     """
 
     index: int
@@ -71,12 +77,14 @@ class Completion:
     metrics: RequestMetrics
     error: RequestError | None = None
     cumulative_logprob: float | None = None
+    reasoning: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON takes it: ``logprobs``, ``error`` and ``cumulative_logprob`` may be null."""
         return {
             "index": self.index,
             "text": self.text,
+            "reasoning": self.reasoning,
             "token_ids": list(self.token_ids),
             "finish_reason": self.finish_reason,
             "logprobs": None if self.logprobs is None else [p.to_json() for p in self.logprobs],
@@ -105,6 +113,11 @@ class RequestOutput:
     def text(self) -> str:
         """Text of the first completion."""
         return self.completions[0].text
+
+    @property
+    def reasoning(self) -> str:
+        """The text that the first completion thinks."""
+        return self.completions[0].reasoning
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ def test_a_result_is_json_and_short_to_look_at() -> None:
     ]
     assert (one["error"], two["error"]["message"]) == (None, "it broke")
     assert one["metrics"]["ttft_ms"] is None
-    assert set(one) == {"index", "text", "token_ids", "finish_reason"} | {
+    assert set(one) == {"index", "text", "reasoning", "token_ids", "finish_reason"} | {
         "logprobs",
         "metrics",
         "error",

@@ -461,8 +461,8 @@ FOLDERS_TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "optc/serve/bodies": ("tests/serve/test_any_body.py", "tests/serve/test_openapi.py"),
     "optc/serve/guards": ("tests/serve/test_app.py",),
     "optc/serve/messages": ("tests/serve/messages/test_route.py",),
-    "optc/serve/parsing": (
-        "tests/serve/parsing/test_message_reader.py",
+    "optc/runtime/parsing": (
+        "tests/runtime/parsing/test_message_reader.py",
         "tests/serve/asking/test_tools.py",
     ),
     "optc/serve/responses": ("tests/serve/responses/test_route.py",),

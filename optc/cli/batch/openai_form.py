@@ -141,7 +141,7 @@ class OpenAIForm:
             read = prompt if isinstance(prompt, str) else asked.text_of(output.prompt_token_ids)
             text = read + text
         choice = {
-            **self._said(text),
+            **self._said(text, one.reasoning),
             "logprobs": self._logprobs(asked, output, one),
             "finish_reason": _REASONS.get(one.finish_reason, one.finish_reason),
         }
@@ -162,8 +162,11 @@ class OpenAIForm:
             return of_completion(tokens, [*scored, *one.logprobs], asked.shown)
         return of_completion(one.token_ids, one.logprobs, asked.shown)
 
-    def _said(self, text: str) -> dict[str, Any]:
-        return {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
+    def _said(self, text: str, reasoning: str) -> dict[str, Any]:
+        if not self.chat:
+            return {"text": text}
+        thought = {"reasoning": reasoning} if reasoning else {}
+        return {"message": {"role": "assistant", "content": text, **thought}}
 
     def _line(self, response: object, error: object) -> dict[str, Any]:
         head = {"id": f"batch_req_{self.number}", "custom_id": self.custom_id}

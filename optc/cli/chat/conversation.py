@@ -12,6 +12,7 @@ from optc.cli.generating.messages import Messages
 
 if TYPE_CHECKING:
     from optc import Engine, RequestOutput, SamplingParams
+    from optc.runtime.outputs import Delta
 
 
 @dataclass
@@ -82,6 +83,10 @@ def _interrupts_held() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)  # for whoever takes interrupts outside of the block
 
 
+def _unseen(delta: Delta) -> None:
+    """Show nothing of what a delta thinks."""
+
+
 @dataclass
 class Conversation:
     """A conversation with an engine.
@@ -106,8 +111,12 @@ class Conversation:
         """Begin anew, behind what the system says."""
         self.messages = [one for one in self.messages[:1] if one["role"] == "system"]
 
-    def ask(self, text: str, show: Callable[[str], None]) -> RequestOutput:
+    def ask(
+        self, text: str, show: Callable[[str], None], think: Callable[[Delta], None] = _unseen
+    ) -> RequestOutput:
         """The answer to what a user says, shown while it comes; both are kept if there is one.
+        What the model thinks is kept beside its answer: whether the model sees it again is the
+        chat template's to say.
 
         An interrupt ends the answer, which is kept as far as it came.
 
@@ -123,6 +132,7 @@ class Conversation:
             with _interrupts_held():
                 handle = self.engine.submit(Chat(asked, self.variables), self.params, **self.terms)
             for delta in handle:
+                think(delta)
                 show(delta.text)
         except KeyboardInterrupt:
             if handle is None:
@@ -133,6 +143,7 @@ class Conversation:
                 handle.cancel()  # nobody takes the answer any more
             raise
         output = handle.result().raise_for_error()
-        self.messages = [*asked, {"role": "assistant", "content": output.text}]
+        thought = {"reasoning": output.reasoning} if output.reasoning else {}
+        self.messages = [*asked, {"role": "assistant", "content": output.text, **thought}]
         self.speed.add(output)
         return output

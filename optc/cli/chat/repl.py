@@ -10,6 +10,7 @@ import click
 from optc.cli.chat.chat_commands import EndError, run_command
 from optc.cli.chat.conversation import Conversation
 from optc.cli.chat.reading import read_message
+from optc.cli.generating.thinking import Thinking
 from optc.cli.logs import note
 from optc.cli.output import one_line, visible
 from optc.errors import EngineError, OptcError
@@ -57,7 +58,7 @@ def _take(conversation: Conversation, text: str) -> None:
     elif text.strip():
         said = text[1:] if text.startswith("//") else text
         try:
-            output = conversation.ask(said, _show)
+            output = conversation.ask(said, _show, Thinking().show)
         finally:
             click.echo()
         note(_figures(output))

@@ -19,6 +19,7 @@ from optc.cli.generating.sampling import (
     sampling_options,
     sampling_params,
 )
+from optc.cli.generating.thinking import Thinking
 from optc.cli.logs import note
 from optc.cli.options import add_options, stated
 from optc.cli.output import json_option, print_json, print_warnings, visible
@@ -200,9 +201,10 @@ def _stream(
     engine: Engine, prompt: Prompt, params: SamplingParams, terms: dict[str, Any]
 ) -> RequestOutput:
     """Print the continuation as it comes; returns the finished result."""
-    handle = engine.submit(prompt, params, **terms)
+    handle, thinking = engine.submit(prompt, params, **terms), Thinking()
     try:
         for delta in handle:
+            thinking.show(delta)
             click.echo(delta.text, nl=False)
     finally:
         click.echo()

@@ -50,8 +50,10 @@ def summary(output: RequestOutput, structured: bool) -> str:
 
 def _figures(output: RequestOutput) -> dict[str, Any]:
     metrics = output.metrics
+    thought = {"reasoning": output.reasoning} if output.reasoning else {}
     return {
         "text": output.text,
+        **thought,
         "token_ids": list(output.token_ids),
         "prompt_tokens": output.prompt_tokens,
         "output_tokens": len(output.token_ids),  # of the text, not of all completions
@@ -64,6 +66,7 @@ def _figures(output: RequestOutput) -> dict[str, Any]:
 def _completions(output: RequestOutput, *more: str) -> list[dict[str, Any]]:
     return [
         {"text": one.text, "token_ids": list(one.token_ids)}
+        | ({"reasoning": one.reasoning} if one.reasoning else {})
         | {name: getattr(one, name) for name in more}
         for one in output.completions
     ]

@@ -35,6 +35,8 @@ class GenerationRequest:
             the finish reason ``deadline``; seen between steps. None is no deadline.
         parse_special: Take texts of control tokens (``<|end_of_text|>``) in the prompt for these
             tokens; only for prompts that no user wrote. Without it they are text.
+        whole_text: Of a conversation, all that the model writes is text, what it thinks and the
+            marks around it too. Without it that is apart, as ``reasoning``.
         scored_from: With ``params.prompt_logprobs``, the first token of the prompt that is scored;
             a prefix before it may come from the cache.
 
@@ -52,6 +54,7 @@ class GenerationRequest:
     adapter: str | None = None
     deadline_s: float | None = None
     parse_special: bool = False
+    whole_text: bool = False
     scored_from: int = 0
 
     def __post_init__(self) -> None:

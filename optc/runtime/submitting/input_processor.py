@@ -20,6 +20,7 @@ from optc.runtime.checks import shown
 from optc.runtime.executable.executable import Int32
 from optc.runtime.handle import Handle
 from optc.runtime.params import SamplingParams
+from optc.runtime.parsing.apart import Apart, reading_of_thoughts
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Chat, Prompt
 from optc.runtime.scoring.score import encode_pair, joined
@@ -118,19 +119,23 @@ class InputProcessor:
         ids = self._encode(request.prompt, request.parse_special, self._longest(params))
         self._check(params)
         streams: tuple[TextStream, ...] = ()
+        reading = None
         if self._tokenizer is not None:
-            skip = bool(params.skip_special_tokens)
+            reading = reading_of_thoughts(request, self._tokenizer)
+            marked = reading is not None and reading.needs_special_tokens(self._tokenizer)
+            skip = bool(params.skip_special_tokens) and not marked
             decode = partial(self._tokenizer.decode, skip_special_tokens=skip)
             context = ids.tolist()
             streams = tuple(
                 TextStream(Detokenizer(decode, context), params.stop_strings)
                 for _ in range(params.completions)
             )
+        apart = None if reading is None else Apart(reading.reader)
         constraints = self._constraints(params)
         name = request.adapter
         _LOG.debug("a request of %d tokens, %s new ones at most", ids.size, params.max_tokens)
         return Submission(
-            handle=Handle(tuple(ids.tolist()), params.completions, self._cancel),
+            handle=Handle(tuple(ids.tolist()), params.completions, self._cancel, apart),
             request=request,
             prompt=ids,
             seed=secrets.randbits(64) if params.seed is None else params.seed,

@@ -8,13 +8,7 @@ from typing import Any
 
 from optc.runtime.openai.logprobs import of_prompt, of_turn
 from optc.runtime.outputs import Completion, Delta, FinishReason, RequestOutput
-from optc.runtime.scoring.token_logprobs import TokenLogprobs
-from optc.serve.answering.envelope import Envelope
-from optc.serve.answering.token_texts import token_texts
-from optc.serve.answering.writer import finish_reason
-from optc.serve.asking.asked import Asked
-from optc.serve.models import check_model
-from optc.serve.parsing.pieces import (
+from optc.runtime.parsing.pieces import (
     CallArguments,
     CallBegun,
     Piece,
@@ -22,6 +16,12 @@ from optc.serve.parsing.pieces import (
     Said,
     Thought,
 )
+from optc.runtime.scoring.token_logprobs import TokenLogprobs
+from optc.serve.answering.envelope import Envelope
+from optc.serve.answering.token_texts import token_texts
+from optc.serve.answering.writer import finish_reason
+from optc.serve.asking.asked import Asked
+from optc.serve.models import check_model
 
 #: Why a message ended that calls functions.
 _CALLS = "tool_calls"

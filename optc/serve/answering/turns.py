@@ -10,11 +10,11 @@ from typing import Any, Literal, Protocol
 from optc.errors import OptcError
 from optc.runtime.handle import Handle
 from optc.runtime.outputs import Delta, FinishReason, RequestOutput
+from optc.runtime.parsing.pieces import CallArguments, CallBegun, Piece, Reader, Said, Thought
 from optc.serve.answering.json_bytes import json_bytes
 from optc.serve.answering.pace import Pace
 from optc.serve.answering.streams import cancel_all, check_output, come_together
 from optc.serve.api_errors import APIError, of_error
-from optc.serve.parsing.pieces import CallArguments, CallBegun, Piece, Reader, Said, Thought
 
 Kind = Literal["thought", "text", "call"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from optc.runtime.parsing.reading import Reading
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.serve.models import ServedModel
-from optc.serve.parsing.reading import Reading
 
 #: Where a stream says how many tokens it took: nowhere, in its last chunk, or in each.
 Usage = Literal["none", "last", "each"]

@@ -8,6 +8,8 @@ from typing import Any
 
 from optc.runtime.openai.fields import take_logprobs, take_variables
 from optc.runtime.openai.structures import has_structure, pop_structure
+from optc.runtime.parsing.begun import prompt_begins_thought
+from optc.runtime.parsing.reading import Reading
 from optc.runtime.requests.generation_request import GenerationRequest
 from optc.runtime.requests.prompts import Chat
 from optc.runtime.text.tokenizer import Tokenizer
@@ -16,7 +18,6 @@ from optc.serve.asking.asked import Asked, Asker
 from optc.serve.asking.messages import for_template
 from optc.serve.asking.read_body import validated
 from optc.serve.asking.sampling import check_completions, fields_of, take_terms
-from optc.serve.asking.thoughts import prompt_begins_thought
 from optc.serve.asking.tools import (
     answer_grammar,
     check_tools,
@@ -29,7 +30,6 @@ from optc.serve.asking.tools import (
 )
 from optc.serve.bodies.chat import ChatBody
 from optc.serve.models import ModelTable, check_model
-from optc.serve.parsing.reading import Reading
 from optc.serve.settings import Limits
 
 
@@ -65,7 +65,9 @@ def ask_chat(body: dict[str, Any], models: ModelTable, asker: Asker, limits: Lim
         fields["max_tokens"] = None  # as many as the context holds
     terms = take_terms(fields, body, model, asker, limits, **more)
     check_completions(1, terms.params.n, limits)
-    request = GenerationRequest(Chat(messages, variables), terms.params, **terms.served)
+    request = GenerationRequest(
+        Chat(messages, variables), terms.params, whole_text=True, **terms.served
+    )
     return Asked(
         model,
         (request,),

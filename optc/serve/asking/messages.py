@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optc.serve.parsing.formats import MISTRAL, call_format
+from optc.runtime.parsing.formats import MISTRAL, call_format
 
 #: Mistral's templates refuse ids of calls that are not so many letters and digits.
 _ID = 9

@@ -10,9 +10,7 @@ from typing import Any
 from optc.errors import RequestError
 from optc.proof.conversations.tools_in_text import tools_in_text
 from optc.runtime.params import SamplingParams
-from optc.runtime.text.tokenizer import Tokenizer
-from optc.serve.api_errors import APIError
-from optc.serve.parsing.formats import (
+from optc.runtime.parsing.formats import (
     GLM,
     HERMES,
     JSON,
@@ -22,12 +20,14 @@ from optc.serve.parsing.formats import (
     call_format,
     thought_format,
 )
-from optc.serve.parsing.grammars import (
+from optc.runtime.parsing.grammars import (
     grammar_of_answers,
     grammar_of_calls,
     grammar_of_strict_calls,
 )
-from optc.serve.parsing.reading import Reading
+from optc.runtime.parsing.reading import Reading
+from optc.runtime.text.tokenizer import Tokenizer
+from optc.serve.api_errors import APIError
 from optc.system.logs.logger import logger
 
 _LOG = logger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from optc.serve.parsing.characters import Characters, Reading
+from optc.runtime.parsing.characters import Characters, Reading
 
 _OPENS, _CLOSES = "{[", "}]"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from optc.serve.parsing.characters import Characters, Reading
-from optc.serve.parsing.deepseek import read_deepseek
-from optc.serve.parsing.formats import CallFormat
-from optc.serve.parsing.json_values import read_string, read_value
-from optc.serve.parsing.pairs import read_pairs
-from optc.serve.parsing.pieces import CallArguments, CallBegun, Piece
-from optc.serve.parsing.python_calls import read_python
-from optc.serve.parsing.tagged_parameters import read_tagged
+from optc.runtime.parsing.characters import Characters, Reading
+from optc.runtime.parsing.deepseek import read_deepseek
+from optc.runtime.parsing.formats import CallFormat
+from optc.runtime.parsing.json_values import read_string, read_value
+from optc.runtime.parsing.pairs import read_pairs
+from optc.runtime.parsing.pieces import CallArguments, CallBegun, Piece
+from optc.runtime.parsing.python_calls import read_python
+from optc.runtime.parsing.tagged_parameters import read_tagged
 
 _ARGUMENTS = ("arguments", "parameters")
 #: Stand between the name of a function and its arguments, where it has no key.

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from optc.serve.parsing.characters import Characters, Reading
+from optc.runtime.parsing.characters import Characters, Reading
 
 _FUNCTION, _PARAMETER = "<function=", "<parameter="
 _END_OF_FUNCTION, _END_OF_PARAMETER = "</function>", "</parameter>"

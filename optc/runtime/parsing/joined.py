@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from optc.serve.parsing.pieces import CallArguments, Piece, Said, Thought
+from optc.runtime.parsing.pieces import CallArguments, Piece, Said, Thought
 
 
 class Pieces:

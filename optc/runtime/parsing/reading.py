@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from optc.runtime.parsing.formats import HARMONY_THOUGHTS, CallFormat, ThoughtFormat
+from optc.runtime.parsing.harmony import HarmonyReader
+from optc.runtime.parsing.message_reader import MessageReader
+from optc.runtime.parsing.pieces import PlainReader, Reader
 from optc.runtime.text.tokenizer import Tokenizer
-from optc.serve.parsing.formats import HARMONY_THOUGHTS, CallFormat, ThoughtFormat
-from optc.serve.parsing.harmony import HarmonyReader
-from optc.serve.parsing.message_reader import MessageReader
-from optc.serve.parsing.pieces import PlainReader, Reader
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optc.serve.parsing.formats import (
+from optc.runtime.parsing.formats import (
     DEEPSEEK,
     DEEPSEEK_31,
     GLM,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from optc.serve.parsing.characters import Reading
-from optc.serve.parsing.fed import FedReader
-from optc.serve.parsing.pieces import CallArguments, CallBegun, Said, Thought
+from optc.runtime.parsing.characters import Reading
+from optc.runtime.parsing.fed import FedReader
+from optc.runtime.parsing.pieces import CallArguments, CallBegun, Said, Thought
 
 MESSAGE = "<|message|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optc.serve.parsing.calls import CallReader
-from optc.serve.parsing.characters import Reading
-from optc.serve.parsing.fed import FedReader
-from optc.serve.parsing.formats import CallFormat, ThoughtFormat
-from optc.serve.parsing.pieces import Said, Thought
+from optc.runtime.parsing.calls import CallReader
+from optc.runtime.parsing.characters import Reading
+from optc.runtime.parsing.fed import FedReader
+from optc.runtime.parsing.formats import CallFormat, ThoughtFormat
+from optc.runtime.parsing.pieces import Said, Thought
 
 
 class MessageReader(FedReader):

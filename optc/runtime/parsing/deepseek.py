@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from optc.serve.parsing.characters import Characters, Reading
-from optc.serve.parsing.json_values import read_value
+from optc.runtime.parsing.characters import Characters, Reading
+from optc.runtime.parsing.json_values import read_value
 
 CALL, END_OF_CALL, SEPARATOR = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
 #: The kind of every call, which V3 writes before the name.

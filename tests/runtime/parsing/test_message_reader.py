@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.serve.parsing.formats import (
+from optc.runtime.parsing.formats import (
     DEEPSEEK,
     DEEPSEEK_31,
     GLM,
@@ -23,8 +23,8 @@ from optc.serve.parsing.formats import (
     CallFormat,
     ThoughtFormat,
 )
-from optc.serve.parsing.message_reader import MessageReader
-from optc.serve.parsing.pieces import CallArguments, CallBegun, Piece, Said, Thought
+from optc.runtime.parsing.message_reader import MessageReader
+from optc.runtime.parsing.pieces import CallArguments, CallBegun, Piece, Said, Thought
 
 THINK = ThoughtFormat("<think>", "</think>")
 TOOLS: dict[str, dict[str, Any]] = {

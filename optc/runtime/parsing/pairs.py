@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from optc.serve.parsing.characters import Characters, Reading
-from optc.serve.parsing.tagged_parameters import json_of, text_until
+from optc.runtime.parsing.characters import Characters, Reading
+from optc.runtime.parsing.tagged_parameters import json_of, text_until
 
 _KEY, _END_OF_KEY = "<arg_key>", "</arg_key>"
 _VALUE, _END_OF_VALUE = "<arg_value>", "</arg_value>"

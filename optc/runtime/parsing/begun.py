@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from optc.runtime.parsing.formats import HARMONY_THOUGHTS, ThoughtFormat, begins_in_thought
 from optc.runtime.text.messages import CONTINUE
 from optc.runtime.text.tokenizer import Tokenizer
-from optc.serve.parsing.formats import HARMONY_THOUGHTS, ThoughtFormat, begins_in_thought
 
 
 def prompt_begins_thought(

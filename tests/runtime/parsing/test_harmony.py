@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optc.serve.parsing.harmony import HarmonyReader
-from tests.serve.parsing.test_message_reader import Message, joined
+from optc.runtime.parsing.harmony import HarmonyReader
+from tests.runtime.parsing.test_message_reader import Message, joined
 
 THINK = "<|channel|>analysis<|message|>hm, so<|end|><|start|>assistant"
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"x": 1}'

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from optc.serve.parsing.characters import Characters, Reading
+from optc.runtime.parsing.characters import Characters, Reading
 
 _KEYWORD = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)\s*(.*)", re.DOTALL | re.ASCII)
 _OPENS, _CLOSES, _QUOTES = "([{", ")]}", "\"'"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from optc.serve.parsing.characters import Characters, Reading
-from optc.serve.parsing.joined import Pieces
-from optc.serve.parsing.pieces import Piece
+from optc.runtime.parsing.characters import Characters, Reading
+from optc.runtime.parsing.joined import Pieces
+from optc.runtime.parsing.pieces import Piece
 
 
 class FedReader:

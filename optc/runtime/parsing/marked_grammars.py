@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from optc.runtime.parsing.deepseek import CALL, END_OF_CALL, END_OF_FENCE, FENCE, KIND, SEPARATOR
+from optc.runtime.parsing.formats import HARMONY_THOUGHTS, CallFormat
+from optc.runtime.parsing.harmony import MESSAGE
 from optc.runtime.structured.numbers import exact_numbers
-from optc.serve.parsing.deepseek import CALL, END_OF_CALL, END_OF_FENCE, FENCE, KIND, SEPARATOR
-from optc.serve.parsing.formats import HARMONY_THOUGHTS, CallFormat
-from optc.serve.parsing.harmony import MESSAGE
 
 #: As models write JSON.
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}

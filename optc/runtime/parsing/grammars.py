@@ -10,16 +10,16 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from optc.runtime.structured.structure import Structure
-from optc.runtime.text.control_tokens import added_texts
-from optc.runtime.text.tokenizer import Tokenizer
-from optc.serve.parsing.formats import CallFormat, ThoughtFormat
-from optc.serve.parsing.marked_grammars import (
+from optc.runtime.parsing.formats import CallFormat, ThoughtFormat
+from optc.runtime.parsing.marked_grammars import (
     deepseek_calls,
     harmony_grammar,
     json_term,
     with_type,
 )
+from optc.runtime.structured.structure import Structure
+from optc.runtime.text.control_tokens import added_texts
+from optc.runtime.text.tokenizer import Tokenizer
 
 #: How often a message calls at most.
 _MOST = 16
