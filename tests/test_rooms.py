@@ -27,7 +27,7 @@ BUDGET = {
     "backends/tvm": 23_300,
     "backends/tvm_cuda": 5_850,
     "optc": 800,
-    "optc/artifact": 2_200,
+    "optc/artifact": 2_300,
     "optc/artifact/pages": 2_700,
     "optc/artifact/patches": 450,
     "optc/artifact/store": 1_450,

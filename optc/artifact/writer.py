@@ -24,6 +24,7 @@ from optc.artifact.digests import hashed_file, hashing_threads
 from optc.artifact.jsonio import pretty_json
 from optc.artifact.manifest import MANIFEST_NAME, REPORT_NAME, FileEntry, Manifest
 from optc.artifact.reservation import HeldError, Reservation
+from optc.artifact.strangers import check_no_strangers, strangers
 from optc.artifact.trust.texts import trust_texts
 from optc.errors import InputError
 from optc.system.full_disk import FULL
@@ -54,14 +55,14 @@ class ArtifactWriter:
             folder is replaced without it.
 
     Raises:
-        InputError: The output exists and ``force`` is off, or is something that must not be
-            replaced, another process is writing it, or it cannot be written (permissions,
-            read-only or full disk).
+        InputError: The output exists and ``force`` is off, is something that must not be replaced,
+            or holds files of others; another process is writing it; or it cannot be written
+            (permissions, read-only or full disk, links in a circle).
     """
 
     def __init__(self, output: str | Path, *, force: bool = False) -> None:
         self.output = Path(output)
-        self._place = self.output.resolve()
+        self._place = self._resolved()
         if not self._place.name:
             raise InputError(
                 "is the root of the file system", where=str(output), hint="name a folder with -o"
@@ -179,6 +180,7 @@ class ArtifactWriter:
         Raises:
             InputError: As `commit`.
         """
+        self._check_output()  # again: what has come meanwhile must not be lost either
         try:
             if self._place.exists():
                 shutil.copymode(self._place, self.folder)
@@ -199,7 +201,7 @@ class ArtifactWriter:
         self._write_texts(manifest, report)
         failed = self._place.with_name(f"{self._place.name}.failed")
         number = 1
-        while os.path.lexists(failed) and not is_artifact(failed):
+        while os.path.lexists(failed) and (not is_artifact(failed) or strangers(failed)):
             number += 1
             failed = failed.with_name(f"{self._place.name}.failed-{number}")
         shutil.rmtree(failed, ignore_errors=True)
@@ -235,6 +237,19 @@ class ArtifactWriter:
                 where=str(self.output),
                 hint="choose another folder with -o",
             )
+        check_no_strangers(self._place, str(self.output), "replaced")
+
+    def _resolved(self) -> Path:
+        """The place behind links."""
+        try:
+            return self.output.resolve()
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = "links lead in a circle" if isinstance(error, RuntimeError) else str(error)
+            raise InputError(
+                f"cannot be written: {reason}",
+                where=str(self.output),
+                hint="name another folder with -o",
+            ) from error
 
     def _make_parents(self) -> None:
         for parent in reversed([p for p in self._place.parents if not p.exists()]):

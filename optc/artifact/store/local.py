@@ -14,6 +14,7 @@ from pathlib import Path
 
 from optc.artifact.artifact import is_artifact, read_manifest
 from optc.artifact.manifest import MANIFEST_NAME, Manifest
+from optc.artifact.strangers import check_no_strangers
 from optc.artifact.trust.names import SIGNATURE_NAME
 from optc.errors import ArtifactError, InputError, NoArtifactError
 from optc.system.suggest import near, nearest
@@ -131,6 +132,7 @@ def remove(path: Path) -> int:
         known = [one.name for one in stored()]
         hint = near(path.name, known) if known else "optc list shows what there is"
         raise InputError("is no artifact; nothing is removed", where=str(path), hint=hint)
+    check_no_strangers(path, str(path), "removed")
     size = sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
     aside = path.with_name(f".{path.name}.removed-{os.getpid()}")
     for other in path.parent.glob(".*.removed-*"):  # of a removal that was killed

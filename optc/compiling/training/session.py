@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -256,12 +257,26 @@ def begin(
     name = model_name(source).rsplit("/", 1)[-1]
     output = asked.output or Path("artifacts") / f"{name}-{kind}"
     check_output(output, force=asked.force)
+    _check_apart(output, files_read(model, asked, getattr(asked, "teacher", None)))
     if (source / "config.json").is_file():  # what is no model is left to the importer
         check_tokenizer(source)
     if named is not None:
         named.fetch_weights(source, progress)
     memory = PeakMemory(limit, "the training")
     return Session(kind, asked, settings, source, output, progress, limit, memory)
+
+
+def _check_apart(output: Path, read: list[object]) -> None:
+    """Refuse to replace a folder of which something is read."""
+    for one in read:
+        if not isinstance(one, str | Path) or not os.path.lexists(one):
+            continue
+        if output.exists() and Path(one).resolve().is_relative_to(output.resolve()):
+            raise InputError(
+                f"{one} lies in it, and would be lost",
+                where=str(output),
+                hint="take another folder as --output",
+            )
 
 
 def rounded_of(ours: DenseExecutor, grids: Mapping[str, Any]) -> dict[str, Rounded]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +109,25 @@ def test_a_training_does_not_go_on_with_another_teacher(
     monkeypatch.setattr("optc.compiling.training.distill.import_dense", trained_on)
     with pytest.raises(InputError, match="holds the checkpoints of a training with other settings"):
         distill(source, asked)
+
+
+@pytest.mark.parametrize("read", ["model", "text", "teacher", "trained", "heldout"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_that_is_read_is_not_replaced(
+    source: Path, text: Path, tmp_path: Path, read: str, linked: bool
+) -> None:
+    out = tmp_path / "before"
+    shutil.copytree(source, out)
+    (out / "training.json").write_text('{"schema": "optc.training.v1"}')
+    (out / "text.txt").write_bytes(text.read_bytes())
+    (tmp_path / "link").symlink_to("before")
+    given: dict[str, Any] = {"text": [str(text)], "model": source}
+    given[read] = out / "text.txt" if read in ("text", "heldout") else out
+    given["text"] = [given["text"]] if read == "text" else [str(text)]
+    model, place = given.pop("model"), tmp_path / "link" if linked else out
+    with pytest.raises(InputError, match="lies in it, and would be lost"):
+        distill(model, DistillOptions(**given, output=place, force=True, **QUICK))
+    assert (out / "model.safetensors").is_file()
 
 
 def test_experts_are_refused_before_the_passes() -> None:
