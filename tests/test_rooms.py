@@ -30,7 +30,7 @@ BUDGET = {
     "optc/artifact": 2_300,
     "optc/artifact/pages": 2_700,
     "optc/artifact/patches": 450,
-    "optc/artifact/store": 1_450,
+    "optc/artifact/store": 1_700,
     "optc/artifact/tasks": 550,
     "optc/artifact/trust": 850,
     "optc/cli": 1_850,

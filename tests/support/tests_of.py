@@ -244,7 +244,13 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/artifact/patches/test_same_engine.py",
         "tests/artifact/patches/test_patches.py",
     ),
+    "optc/artifact/store/oci/connection.py": (
+        "tests/artifact/store/oci/test_faults.py",
+        "tests/artifact/store/oci/test_registry.py",
+    ),
+    "optc/artifact/store/oci/patience.py": ("tests/artifact/store/oci/test_faults.py",),
     "optc/artifact/store/oci/registry.py": (
+        "tests/artifact/store/oci/test_faults.py",
         "tests/artifact/store/oci/test_transfer.py",
         "tests/cli/commands/store/test_store.py",
     ),

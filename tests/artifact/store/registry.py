@@ -22,6 +22,11 @@ class StandIn:
         manifests: By repository and tag or digest.
         requests: Methods and paths, in order.
         bearer: Wants a token, which it gives for a name and password.
+        faults: Of the next answers to what is matched by ``at``, in order: a status, or how many
+            bytes of a blob come before the connection is reset.
+        at: Methods and parts of paths that have faults.
+        ranges: Parts of blobs are given.
+        expired: The next request finds its token expired.
         redirects: Blobs are elsewhere (on the same server, by another name of the host).
     """
 
@@ -32,6 +37,10 @@ class StandIn:
         self.bearer = False
         self.redirects = False
         self.host = ""
+        self.faults: list[int | str] = []
+        self.at = ("GET", "/blobs/")
+        self.ranges = True
+        self.expired = False
 
     def methods(self, method: str) -> list[str]:
         return [path for made, path in self.requests if made == method]
@@ -51,7 +60,36 @@ def running() -> Iterator[StandIn]:
         def do_HEAD(self) -> None:
             self._blob_or_manifest()
 
+        def _fails(self) -> bool:
+            method, part = state.at
+            if not state.faults or self.command != method or part not in self.path:
+                return False
+            fault = state.faults.pop(0)
+            state.requests.append((self.command, self.path))
+            if isinstance(fault, int):
+                more = {"Retry-After": "7"} if fault in (429, 503) else {}
+                self._answer(fault, b"no", **more)
+                return True
+            if method != "GET":
+                self.close_connection = True
+                return True
+            data = state.blobs.get(self.path.rpartition("/")[2], b"")
+            begin = self._begin()
+            self.send_response(206 if begin else 200)
+            self.send_header("Content-Length", str(len(data) - begin))
+            self.end_headers()
+            self.wfile.write(data[begin : begin + int(fault)])
+            self.close_connection = True
+            return True
+
+        def _begin(self) -> int:
+            """The first byte that is asked for."""
+            wanted = self.headers.get("Range", "")
+            return int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and state.ranges else 0
+
         def do_GET(self) -> None:
+            if self._fails():
+                return
             if self.path.startswith("/token"):
                 self._token()
             elif self.path.startswith("/elsewhere/"):
@@ -61,11 +99,13 @@ def running() -> Iterator[StandIn]:
                 self._blob_or_manifest()
 
         def do_POST(self) -> None:
-            if self._allowed("pull,push"):
+            if not self._fails() and self._allowed("pull,push"):
                 self._answer(202, b"", Location="/v2/upload/1?state=x")
 
         def do_PUT(self) -> None:
             data = self.rfile.read(int(self.headers["Content-Length"]))
+            if self._fails():
+                return
             if not self._allowed("pull,push"):
                 return
             url = urlsplit(self.path)
@@ -104,6 +144,8 @@ def running() -> Iterator[StandIn]:
                 return
             if data is None:
                 self._answer(404, b"{}")
+            elif begin := self._begin():
+                self._answer(206, data[begin:])
             else:
                 self._answer(200, data)
 
@@ -132,10 +174,11 @@ def running() -> Iterator[StandIn]:
 
         def _allowed(self, actions: str) -> bool:
             state.requests.append((self.command, self.path))
-            if not state.bearer or self.headers.get("Authorization") == f"Bearer {actions}":
+            told = self.headers.get("Authorization")
+            known = not state.bearer or told in (f"Bearer {actions}", "Bearer pull,push")
+            if known and not (state.expired and told):
                 return True
-            if self.headers.get("Authorization") == "Bearer pull,push":
-                return True
+            state.expired = False
             scope = f'scope="repository:me/model:{actions}"'
             realm = f'Bearer realm="http://{state.host}/token",service="stand-in",{scope}'
             self._answer(401, b"{}", **{"WWW-Authenticate": realm})
