@@ -20,6 +20,7 @@ from optc.artifact.trust.texts import trust_texts
 from optc.errors import ArtifactError, InputError, SignatureError
 from optc.system.foreign.file import read_file
 from optc.system.safe_json import JSONError, parse_json
+from optc.system.whole_file import write_whole
 
 
 @dataclass(frozen=True)
@@ -167,15 +168,11 @@ def _refuse_others(folder: Path, known: Mapping[str, str]) -> None:
 
 def _replace(path: Path, data: bytes) -> None:
     """Write a file in one step, so that none is ever half there."""
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
-        partial.write_bytes(data)
-        partial.replace(path)
+        write_whole(path, data)
     except OSError as error:
         raise InputError(
             f"cannot be written: {error.strerror}",
             where=str(path),
             hint="the artifact's folder must be writable to sign it",
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)

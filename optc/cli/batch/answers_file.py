@@ -16,6 +16,7 @@ from typing import Any
 
 from optc.errors import InputError
 from optc.system.safe_json import JSONError, parse_json
+from optc.system.whole_file import write_whole
 
 #: How `AnswersFile.begun` differs, where "another" does not go with its name.
 _OTHER = {"options": "other options"}
@@ -152,10 +153,8 @@ class AnswersFile:
         return isinstance(value, dict) and value.get("error") is not None
 
     def _write_resume(self) -> None:
-        beside = self._resume.with_suffix(".partial")
         try:
-            beside.write_text(json.dumps(self._begun, indent=2) + "\n", encoding="utf-8")
-            beside.replace(self._resume)
+            write_whole(self._resume, (json.dumps(self._begun, indent=2) + "\n").encode())
         except OSError as error:
             raise self._unwritable(error) from error
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from optc.errors import InputError
+from optc.system.whole_file import write_whole
 
 
 def check_output(path: Path, suffixes: Sequence[str], where: str) -> None:
@@ -37,11 +37,8 @@ def write_output(path: Path, text: str) -> int:
         InputError: It cannot be written.
     """
     data = text.encode()
-    beside = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
-        beside.write_bytes(data)
-        beside.replace(path)
+        write_whole(path, data)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
     return len(data)

@@ -9,6 +9,7 @@ from typing import Any
 from optc.errors import InputError
 from optc.system.options.user_text import read_user_text
 from optc.system.safe_json import JSONError, parse_json
+from optc.system.whole_file import write_whole
 
 Messages = list[dict[str, Any]]
 _FORM = 'a JSON list of {"role": …, "content": …}, or an object whose "messages" it is'
@@ -79,10 +80,8 @@ def write_messages(path: Path, messages: Messages) -> None:
                 hint="give another file",
             ) from error
     text = json.dumps({"messages": messages}, ensure_ascii=False, indent=2) + "\n"
-    beside = path.with_name(f".{path.name}.partial")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        write_whole(path, text.encode())
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be written: {reason}", where=str(path)) from error

@@ -12,6 +12,7 @@ from optc.cli.output import print_json
 from optc.errors import InputError, UnavailableError
 from optc.runtime.diffusion.generator import DrawingChanges, Pixels
 from optc.runtime.diffusion.load import load_image_generator
+from optc.system.whole_file import whole_file
 
 
 def run_images(
@@ -69,8 +70,13 @@ def _writer() -> Any:
 
 
 def _write(file: Path, image: Pixels) -> None:
+    pillow = _writer()
     try:
-        _writer().fromarray(image).save(file)
+        form = pillow.registered_extensions().get(file.suffix.lower())
+        if form is None:
+            raise ValueError(f"no format of images ends in {file.suffix!r}")
+        with whole_file(file) as beside:
+            pillow.fromarray(image).save(beside, format=form)
     except (OSError, ValueError) as error:  # ValueError: no format has this ending
         reason = getattr(error, "strerror", None) or error
         raise InputError(

@@ -16,6 +16,7 @@ from optc.cli.options import stated
 from optc.cli.output import print_json
 from optc.errors import InputError
 from optc.runtime.speech.load import load_transcriber
+from optc.system.whole_file import write_whole
 
 #: Options of ``optc run`` that count: how a decoder writes, and how it is served.
 _WRITING = ("beam_width", "length_penalty", "regex", "grammar", "choice")
@@ -52,7 +53,7 @@ def run_speech(
         info = dict(loaded.info)
     if output is not None:
         try:
-            output.write_text(found.text + "\n", "utf-8")
+            write_whole(output, (found.text + "\n").encode())
         except OSError as error:
             raise InputError(
                 f"cannot be written: {error.strerror or error}", where=str(output)

@@ -17,6 +17,7 @@ from optc.errors import InputError
 from optc.runtime.tensors.classifier import Classifier
 from optc.runtime.tensors.images import image_files, is_image
 from optc.runtime.tensors.load import load_tensors
+from optc.system.whole_file import whole_file
 
 Array = npt.NDArray[Any]
 
@@ -96,7 +97,7 @@ def _described(array: Array) -> dict[str, Any]:
 
 def _write(path: Path, outputs: dict[str, Array]) -> None:
     try:
-        with path.open("wb") as file:
+        with whole_file(path) as beside, beside.open("wb") as file:
             np.savez(file, **outputs)  # type: ignore[arg-type]  # its stub knows no such keywords
     except OSError as error:
         raise InputError(

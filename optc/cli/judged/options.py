@@ -12,6 +12,7 @@ import click
 
 from optc.errors import InputError
 from optc.proof.conditions.summary import Summary, junit, markdown
+from optc.system.whole_file import write_whole
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(path_type=Path)
@@ -70,7 +71,7 @@ class SummaryFiles:
             if path is None:
                 continue
             try:
-                path.write_text(made(summary), encoding="utf-8")
+                write_whole(path, made(summary).encode())
             except OSError as error:
                 problem = f"cannot write {path}: {error.strerror}"
                 raise InputError(problem, where=option) from error

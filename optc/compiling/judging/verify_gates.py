@@ -3,8 +3,6 @@ does, on a machine that can."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +24,7 @@ from optc.errors import GateError
 from optc.system.hardware.machine import this_machine
 from optc.system.progress import Progress, no_progress
 from optc.system.sources.steady import reads_steadily, steady_so_far
+from optc.system.whole_file import write_whole
 
 if TYPE_CHECKING:
     from optc.proof.gates.measure import GateResult
@@ -158,9 +157,7 @@ def keep_verdicts(
     report["verified"] = [*report.get("verified", []), fact]
     path = artifact.path / REPORT_NAME
     try:
-        with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
-            file.write(pretty_json(report))
-        os.replace(file.name, path)
+        write_whole(path, pretty_json(report))
     except OSError as error:
         return (f"{path} could not be written, so the verdicts are not kept: {error.strerror}",)
     return ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +110,17 @@ def test_a_report_that_cannot_be_written_is_a_warning(
         raise OSError(28, "No space left on device")
 
     before = artifact.report()
-    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr(Path, "replace", full)
     (warning,) = verify_gates.keep_verdicts(artifact, ["a"], [GOOD])
     assert warning.endswith(
         "report.json could not be written, so the verdicts are not kept: No space left on device"
     )
     assert artifact.report() == before
+    assert not [one for one in artifact.path.iterdir() if one.name.startswith((".", "tmp"))]
+
+
+def test_a_report_stays_as_readable_as_it_was(artifact: Artifact) -> None:
+    report = artifact.path / "report.json"
+    report.chmod(0o644)
+    assert verify_gates.keep_verdicts(artifact, ["a"], [GOOD]) == ()
+    assert report.stat().st_mode & 0o777 == 0o644

@@ -22,6 +22,7 @@ from optc.artifact.store.oci.reference import Reference
 from optc.errors import InputError
 from optc.system.foreign.file import open_file, read_file
 from optc.system.foreign.typed_json import typed
+from optc.system.whole_file import write_whole
 
 _TAG = "org.opencontainers.image.ref.name"
 _INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
@@ -179,9 +180,7 @@ class Layout:
                 partial.unlink(missing_ok=True)
 
     def _replace(self, name: str, data: bytes) -> None:
-        partial = self.folder / f".{name}.partial-{os.getpid()}"
-        partial.write_bytes(data)
-        partial.replace(self.folder / name)
+        write_whole(self.folder / name, data)
 
     @contextmanager
     def _errors(self, path: Path | None = None) -> Iterator[None]:
