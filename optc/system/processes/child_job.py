@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError, OptcError, UnavailableError, UnsupportedError
-from optc.system.full_disk import full_temporary
+from optc.system.full_disk import check_room, full_temporary, temporary_files
 from optc.system.processes.child_process import child_command, child_environment
 from optc.system.scratch import Scratch
 
@@ -68,7 +68,8 @@ class ChildJob:
         """
         with Scratch("child") as folder:
             asked, result, log = (Path(folder) / name for name in ("request", "result", "log"))
-            asked.write_text(request, encoding="utf-8")
+            with temporary_files():
+                asked.write_text(request, encoding="utf-8")
             process = self._start(asked, result, log)
             end = time.monotonic() + self.timeout_s
             try:
@@ -94,6 +95,7 @@ class ChildJob:
             said = " | ".join(line.strip() for line in lines[-_QUOTED_LINES:])
             if (full := full_temporary(said)) is not None:
                 raise full
+            check_room(log.parent)
             raise UnavailableError(
                 f"{self.what} {ending or f'did not finish within {self.timeout_s:.0f} s'}"
                 + (f"; its last lines: {said}" if said else ""),

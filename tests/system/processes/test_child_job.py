@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from optc.artifact.writer import ArtifactWriter
 from optc.errors import InputError, OptcError, UnavailableError, UnsupportedError
 from optc.system.processes.child_job import ChildJob, anonymous_bytes, answer
 
@@ -62,6 +67,41 @@ def test_a_full_disk_of_temporary_files_is_no_fault_of_the_child(child: Path) ->
         assert "TMPDIR" in caught.value.hint
     child.write_text("raise OSError(2, 'No such file')")
     with pytest.raises(UnavailableError, match="ended with status"):
+        JOB.run("x")
+
+
+def test_a_disk_that_is_too_full_to_say_so(
+    child: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither for the request, nor for what the child says of its end."""
+    child.write_text("raise SystemExit(3)")
+
+    def full(name: str) -> Callable[..., int]:
+        def write(self: Path, *arguments: Any, **options: Any) -> int:
+            if self.name == name:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(self, *arguments, **options)
+
+        real: Callable[..., int] = getattr(Path, WRITES[name])
+        return write
+
+    for name, write in WRITES.items():
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, write, full(name))
+            with pytest.raises(InputError, match="temporary files cannot be written") as caught:
+                JOB.run("x")
+            assert caught.value.where == tempfile.gettempdir()
+            with pytest.raises(InputError, match="cannot be written: the disk is full") as caught:
+                _compiled(tmp_path / "out" / "a")
+            assert caught.value.where == tempfile.gettempdir()
+            assert "TMPDIR" in caught.value.hint
+
+
+WRITES = {"request": "write_text", "room": "write_bytes"}
+
+
+def _compiled(output: Path) -> None:
+    with ArtifactWriter(output):
         JOB.run("x")
 
 
