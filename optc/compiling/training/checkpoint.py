@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from optc.compiling.training.result import unwritable
 from optc.errors import InputError
 from optc.importer.json_file import read_object
 
@@ -50,14 +51,18 @@ class Checkpoints:
             folder.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps({"sha256": digest, "settings": settings}, indent=1) + "\n")
         except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", where=str(folder)) from error
+            raise unwritable(error, folder) from error
 
     def save_last(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Keep where the training is, in the place of what was kept before."""
+        """Keep where the training is, in the place of what was kept before.
+
+        Raises:
+            InputError: It cannot be written; what was kept before stays.
+        """
         self._save(_LAST, tensors, state)
 
     def save_best(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Keep the best state so far."""
+        """Keep the best state so far; raises as `save_last`."""
         self._save(_BEST, tensors, state)
 
     def last(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -83,6 +88,13 @@ class Checkpoints:
     def _save(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Write beside its place, and rename: a stop between the two renames leaves the old one
         under another name, where `_load` finds it."""
+        try:
+            self._write(name, tensors, state)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(self._folder / f"{name}.new", ignore_errors=True)
+            raise unwritable(error, self._folder) from error
+
+    def _write(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         new, old = (self._folder / f"{name}.{suffix}" for suffix in ("new", "old"))
         place = self._folder / name
         shutil.rmtree(new, ignore_errors=True)

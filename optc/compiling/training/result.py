@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from optc.artifact.atomic_swap import exchange
@@ -90,10 +91,20 @@ def write_result(
             exchange(partial, folder)
         else:
             partial.rename(folder)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=str(folder)) from error
+    except (OSError, SafetensorError) as error:
+        raise unwritable(error, folder) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def unwritable(error: OSError | SafetensorError, folder: Path) -> InputError:
+    """The error for a folder that cannot be written, such as on a full disk."""
+    reason = error.strerror if isinstance(error, OSError) else None
+    return InputError(
+        f"cannot be written: {reason or error}",
+        where=str(folder),
+        hint="free space there; the same command goes on where the training was",
+    )
 
 
 def same_as_checkpoint(imported: ImportedModel, tensors: list[ModelTensor]) -> bool:

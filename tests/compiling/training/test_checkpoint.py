@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
+from optc.compiling.training import checkpoint
 from optc.compiling.training.checkpoint import Checkpoints
 from optc.errors import InputError
 
@@ -50,3 +53,28 @@ def test_other_settings_and_damage_are_refused(tmp_path: Path) -> None:
     (tmp_path / "c/last/tensors.safetensors").write_bytes(b"xx")
     with pytest.raises(InputError, match="a damaged checkpoint"):
         kept.last()
+
+
+@pytest.mark.parametrize("kept_before", [False, True])
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error: full")]
+)
+def test_a_full_disk_is_one_clear_error_and_keeps_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, kept_before: bool
+) -> None:
+    kept = Checkpoints(tmp_path / "c", {})
+    if kept_before:
+        kept.save_last({"p": torch.ones(1)}, {"step": 1})
+
+    def full(tensors: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(InputError, match=r"c: cannot be written: .*(No space|full)") as told:
+        kept.save_last({"p": torch.zeros(1)}, {"step": 2})
+    assert "goes on where the training was" in told.value.hint
+    assert not (tmp_path / "c/last.new").exists()
+    found = kept.last()
+    assert (found is not None) == kept_before
+    assert found is None or found[1] == {"step": 1}
