@@ -119,7 +119,7 @@ BUDGET = {
     "optc/serve/admin": 350,
     "optc/serve/answering": 1_050,
     "optc/serve/asking": 850,
-    "optc/serve/batches": 900,
+    "optc/serve/batches": 950,
     "optc/serve/bodies": 300,
     "optc/serve/guards": 300,
     "optc/serve/messages": 500,

@@ -19,6 +19,8 @@ _PARAMETER = re.compile(r"(\w+)(?:\[.*?\])?=")
 _LONG = re.compile(r"the prompt has .* the context holds", re.DOTALL)
 #: Clients ask again after so many seconds.
 RETRY_S = 1
+#: Status of an answer whose request has no room on the server's disk.
+NO_ROOM = 507
 #: ``type`` of an error by its status.
 _TYPES: Mapping[int, str] = {
     401: "authentication_error",
@@ -26,6 +28,7 @@ _TYPES: Mapping[int, str] = {
     429: "rate_limit_error",
     500: "server_error",
     503: "service_unavailable_error",
+    507: "server_error",
 }
 
 

@@ -14,6 +14,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from optc.serve.api_errors import APIError
 from optc.serve.asking.read_body import bounded
 from optc.serve.batches.context import store_of
+from optc.serve.batches.store import room
 from optc.serve.context import asker_of, service_of
 
 _PART = 1 << 20
@@ -27,7 +28,8 @@ async def add_file(request: Request) -> Response:
         raise APIError(415, "send a form (multipart/form-data) with 'file' and 'purpose'")
     body = bounded(request, service_of(request).settings.limits.file_bytes)
     try:
-        form = await MultiPartParser(request.headers, body, max_files=1, max_fields=8).parse()
+        with room():  # large files are temporary ones meanwhile
+            form = await MultiPartParser(request.headers, body, max_files=1, max_fields=8).parse()
     except MultiPartException as error:
         raise APIError(400, f"the form cannot be read: {error.message}") from error
     try:

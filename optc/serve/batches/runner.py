@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from optc.serve.api_errors import APIError
+from optc.serve.api_errors import NO_ROOM, APIError
 from optc.serve.batches.answer import answer_line
 from optc.serve.batches.lines import Line, check_lines, read_lines
 from optc.serve.batches.records import Batch
@@ -19,6 +19,8 @@ _LOG = logger(__name__)
 AHEAD = 32
 #: How often it looks for a batch.
 _LOOK_S = 0.2
+#: How often it tries again where the disk is full.
+_ROOM_S = 10.0
 
 
 class Runner:
@@ -42,7 +44,12 @@ class Runner:
                 continue
             try:
                 await self._advance(batch)
-            except APIError as error:  # the server stops, or its engine failed
+            except APIError as error:
+                if error.status == NO_ROOM:
+                    _LOG.warning("batch %s waits for room: %s", batch.id, error.message)
+                    await asyncio.sleep(_ROOM_S)
+                    continue
+                # the server stops, or its engine failed
                 _LOG.warning("batch %s waits for the next start: %s", batch.id, error.message)
                 return
 
@@ -87,8 +94,9 @@ class Runner:
                 done, running = await asyncio.wait(
                     running, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED
                 )
-                for task in done:
-                    task.result()
+                failed = [one for one in [task.exception() for task in done] if one is not None]
+                if failed:
+                    raise failed[0]
                 now = await asyncio.to_thread(self._store.batch, batch.id)
                 if now.status != "in_progress" or now.expires <= time.time():
                     return

@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from optc.errors import InputError
-from optc.serve.api_errors import APIError
+from optc.serve.api_errors import NO_ROOM, APIError
 from optc.serve.batches.records import UNFINISHED, Batch, StoredFile
 
+#: Ends the names of files that are being written.
+_PART = ".partial"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (
   id TEXT PRIMARY KEY, salt TEXT NOT NULL, name TEXT NOT NULL, purpose TEXT NOT NULL,
@@ -37,6 +39,21 @@ CREATE TABLE IF NOT EXISTS answers (
   PRIMARY KEY (batch, line)
 ) WITHOUT ROWID;
 """
+
+
+@contextmanager
+def room() -> Iterator[None]:
+    """Say of a disk that is full, or fails, what it is for who asked.
+
+    Raises:
+        APIError: It is.
+    """
+    try:
+        yield
+    except (OSError, sqlite3.OperationalError) as error:
+        reason = getattr(error, "strerror", None) or error
+        message = f"the server cannot keep it: {reason}"
+        raise APIError(NO_ROOM, message, code="no_room") from error
 
 
 class Store:
@@ -54,12 +71,15 @@ class Store:
         self._lock = threading.Lock()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            self._made: list[Path] = []  # by the change that goes on
             self._held = (folder / "lock").open("w")
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._database = sqlite3.connect(folder / "batches.sqlite", check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.executescript(_SCHEMA)
+            for part in self._folder.glob(f"file-*{_PART}"):  # of a server that was killed
+                part.unlink()
         except BlockingIOError as error:
             raise InputError("another server uses it", where=f"--state {folder}") from error
         except (OSError, sqlite3.Error) as error:
@@ -72,7 +92,11 @@ class Store:
             self._held.close()
 
     def add_file(self, salt: str, name: str, purpose: str, parts: Iterable[bytes]) -> StoredFile:
-        """Keep a file."""
+        """Keep a file, whole or not at all.
+
+        Raises:
+            APIError: There is no room for it.
+        """
         with self._change() as database:
             return self._add_file(database, salt, name, purpose, parts)
 
@@ -197,11 +221,15 @@ class Store:
     ) -> StoredFile:
         named = f"file-{uuid.uuid4().hex}"
         size = 0
-        with (self._folder / named).open("xb") as stream:
+        whole = self._folder / named
+        beside = self._folder / f"{named}{_PART}"
+        self._made += [beside, whole]
+        with beside.open("xb") as stream:
             for part in parts:
                 size += stream.write(part)
             stream.flush()
             os.fsync(stream.fileno())
+        beside.rename(whole)
         found = StoredFile(named, salt, name, purpose, size, int(time.time()))
         database.execute(
             "INSERT INTO files VALUES (?, ?, ?, ?, ?, ?)", tuple(asdict(found).values())
@@ -222,8 +250,20 @@ class Store:
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._database:
-            yield self._database
+        """All of the block is kept, or nothing of it.
+
+        Raises:
+            APIError: There is no room for it.
+        """
+        with self._lock, room():
+            self._made.clear()
+            try:
+                with self._database:
+                    yield self._database
+            except BaseException:
+                for file in self._made:
+                    file.unlink(missing_ok=True)
+                raise
 
 
 def _counts(database: sqlite3.Connection, batch: str) -> tuple[int, int]:

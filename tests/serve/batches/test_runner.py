@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from optc.runtime.engine import Engine
 from optc.runtime.tensors.engine import TensorEngine
+from optc.serve.batches import runner
 from optc.serve.batches.records import Batch
 from optc.serve.batches.runner import Runner
-from optc.serve.batches.store import Store
+from optc.serve.batches.store import Store, room
 from optc.serve.models import ModelSource, ModelTable
 from optc.serve.service import Service
 from optc.serve.settings import HTTPSettings
@@ -111,6 +115,38 @@ def test_an_engine_that_fails_costs_no_line(tmp_path: Path) -> None:
     assert batch.completed < 12
     batch, _ = run(toy_engine(), store, lambda one: one.ends)
     assert (batch.status, batch.completed, batch.failed) == ("completed", 12, 0)
+    store.close()
+
+
+def test_a_full_disk_costs_no_line_and_no_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_ROOM_S", 0.01)
+    store = Store(tmp_path)
+    begun(store, 5)
+    disk, rows = OSError(28, "No space left on device"), sqlite3.OperationalError("disk is full")
+    full = iter([None, disk, None, None, rows, None, disk])
+    keep, end = store.add_answer, store.end
+
+    def add_answer(*arguments: Any, **options: Any) -> None:
+        with room():
+            if (error := next(full, None)) is not None:
+                raise error
+        keep(*arguments, **options)
+
+    ended: list[str] = []
+
+    def end_later(batch: Batch, status: str) -> Batch:
+        ended.append(status)
+        with room():
+            if len(ended) < 3:
+                raise OSError(28, "No space left on device")
+        return end(batch, status)
+
+    monkeypatch.setattr(store, "add_answer", add_answer)
+    monkeypatch.setattr(store, "end", end_later)
+    batch, _ = run(toy_engine(), store, lambda one: one.ends)
+    assert (batch.status, batch.completed, batch.failed) == ("completed", 5, 0)
     store.close()
 
 

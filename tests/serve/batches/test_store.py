@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,38 @@ def test_a_folder_is_one_servers(tmp_path: Path) -> None:
     (tmp_path / "broken/batches.sqlite").write_text("no database" * 100)
     with pytest.raises(InputError, match="cannot be used"):
         Store(tmp_path / "broken")
+
+
+def test_a_file_without_room_is_none(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state")
+    made = batch(store)
+    store.change(made.id, "in_progress", of=("validating",))
+    store.add_answer(made.id, 1, {"a": 1}, failed=False)
+    store.add_answer(made.id, 2, {"b": 1}, failed=True)
+    before = sorted((tmp_path / "state/files").iterdir())
+
+    def parts() -> Iterator[bytes]:
+        yield b"ab"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(APIError, match="cannot keep it: No space left on device") as told:
+        store.add_file("a", "x", "batch", parts())
+    assert told.value.status == 507
+    database = sqlite3.connect(tmp_path / "state/batches.sqlite")
+    database.execute(
+        "CREATE TRIGGER full BEFORE DELETE ON answers BEGIN SELECT RAISE(ABORT, 'x'); END"
+    )
+    with pytest.raises((APIError, sqlite3.Error)):
+        store.end(store.batch(made.id), "completed")
+    assert sorted((tmp_path / "state/files").iterdir()) == before
+    assert store.files("a") == [store.file(made.input, "a")]
+    database.execute("DROP TRIGGER full")
+    database.close()
+    ended = store.end(store.batch(made.id), "completed")
+    assert (ended.completed, ended.failed) == (1, 1)
+    (tmp_path / "state/files/file-1.partial").write_bytes(b"of a server that was killed")
+    store.close()
+    store = Store(tmp_path / "state")
+    assert not list((tmp_path / "state/files").glob("*.partial"))
+    assert len(store.files("a")) == 3
+    store.close()
