@@ -274,7 +274,8 @@ class ArtifactWriter:
         reason = _REASONS.get(error.errno, error.strerror or str(error))
         where, hint = str(self.output), "free space or name a writable folder with -o"
         place = Path(os.fsdecode(error.filename)) if error.filename else self.folder
-        if error.errno in _DISK_FULL and self._place.parent not in place.parents:
+        ours = place in self._place.parents or self._place.parent in place.parents
+        if error.errno in _DISK_FULL and not ours:
             where, hint = str(place.parent), "free space there, or name another folder by TMPDIR"
         return InputError(f"cannot be written: {reason}", where=where, hint=hint)
 

@@ -311,3 +311,18 @@ def test_an_attempt_writes_into_a_folder_of_its_own(tmp_path: Path) -> None:
             path.rename(writer.folder / path.name)
         writer.commit(toy_manifest(writer.hashed_files()), {})
     assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC])
+def test_a_folder_on_the_way_that_cannot_be_made_is_no_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(self: Path, *arguments: object, **options: object) -> None:
+        raise OSError(number, os.strerror(number), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    for output in (tmp_path / "a", tmp_path / "x/a", tmp_path / "x/y/a"):
+        with pytest.raises(InputError, match="cannot be written") as caught:
+            enter(output)
+        assert caught.value.where == str(output)
+        assert "-o" in caught.value.hint
