@@ -58,7 +58,7 @@ BUDGET = {
     "optc/compiling/tensors": 1_100,
     "optc/compiling/text": 500,
     "optc/compiling/text_to_text": 200,
-    "optc/compiling/training": 2_250,
+    "optc/compiling/training": 2_300,
     "optc/compiling/vocabulary": 500,
     "optc/importer": 2_350,
     "optc/importer/adapted": 600,

@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from optc.compiling.training.result import unwritable
 from optc.errors import InputError
 from optc.importer.json_file import read_object
+from optc.system.whole_file import write_whole
 
 _TENSORS, _STATE, _SETTINGS = "tensors.safetensors", "state.json", "settings.json"
 _LAST, _BEST = "last", "best"
@@ -47,9 +49,16 @@ class Checkpoints:
                     hint="repeat the command that began it, or delete the folder",
                 )
             return
+        stated = json.dumps({"sha256": digest, "settings": settings}, indent=1) + "\n"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps({"sha256": digest, "settings": settings}, indent=1) + "\n")
+            if others := sorted(one.name for one in folder.iterdir()):
+                raise InputError(
+                    f"holds something that is no checkpoint of optc: {others[0]}",
+                    where=str(folder),
+                    hint="move it away, or take another folder as --output",
+                )
+            write_whole(file, stated.encode())
         except OSError as error:
             raise unwritable(error, folder) from error
 
@@ -82,8 +91,13 @@ class Checkpoints:
         return self._load(_BEST)
 
     def remove(self) -> None:
-        """Delete all of them: the training has ended."""
-        shutil.rmtree(self._folder)
+        """Delete all of them: the training has ended. What others put beside them stays."""
+        for name in (_LAST, _BEST):
+            for suffix in ("", ".new", ".old"):
+                shutil.rmtree(self._folder / f"{name}{suffix}", ignore_errors=True)
+        (self._folder / _SETTINGS).unlink(missing_ok=True)
+        with suppress(OSError):
+            self._folder.rmdir()
 
     def _save(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Write beside its place, and rename: a stop between the two renames leaves the old one

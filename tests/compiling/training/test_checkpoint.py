@@ -78,3 +78,17 @@ def test_a_full_disk_is_one_clear_error_and_keeps_the_one_before(
     found = kept.last()
     assert (found is not None) == kept_before
     assert found is None or found[1] == {"step": 1}
+
+
+def test_nothing_of_others_is_deleted(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir()
+    (folder / "checkpoint-500").mkdir()
+    with pytest.raises(InputError, match="no checkpoint of optc: checkpoint-500"):
+        Checkpoints(folder, {})
+    (folder / "checkpoint-500").rmdir()
+    kept = Checkpoints(folder, {})
+    kept.save_last({"p": torch.ones(1)}, {"step": 1})
+    (folder / "notes.txt").write_text("precious")
+    Checkpoints(folder, {}).remove()
+    assert [one.name for one in folder.iterdir()] == ["notes.txt"]

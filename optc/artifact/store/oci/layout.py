@@ -5,6 +5,7 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
@@ -80,17 +81,16 @@ class Layout:
         blob = Blob(digest_of(data), len(data))
         self.put_bytes(blob, data)
         tag = self._reference.version
-        entries = [one for one in self.entries() if _tag(one) != tag]
-        entries.append(
-            {
-                "mediaType": MEDIA_TYPE,
-                "artifactType": ARTIFACT_TYPE,
-                "digest": blob.digest,
-                "size": blob.size,
-                "annotations": {_TAG: tag},
-            }
-        )
-        self._write_index(entries)
+        entry = {
+            "mediaType": MEDIA_TYPE,
+            "artifactType": ARTIFACT_TYPE,
+            "digest": blob.digest,
+            "size": blob.size,
+            "annotations": {_TAG: tag},
+        }
+        with self._locked():
+            entries = [one for one in self.entries() if _tag(one) != tag]
+            self._write_index([*entries, entry])
 
     def tagged(self) -> list[Tagged]:
         """Tagged manifests, and those without a tag, in the index's order."""
@@ -101,11 +101,29 @@ class Layout:
 
     def untag(self) -> None:
         """Take the tag out of the index; its blobs stay until they are pruned."""
-        entries, version = self.entries(), self._reference.version
-        left = [one for one in entries if version not in (_tag(one), self._blob(one).digest)]
-        if len(left) == len(entries):
-            raise self._missing(entries)
-        self._write_index(left)
+        version = self._reference.version
+        with self._locked():
+            entries = self.entries()
+            left = [one for one in entries if version not in (_tag(one), self._blob(one).digest)]
+            if len(left) == len(entries):
+                raise self._missing(entries)
+            self._write_index(left)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Let no other process of optc change the index meanwhile: it would lose a tag. Where the
+        file system has no locks nothing is held."""
+        try:
+            descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:  # there is no folder, which whoever reads it says
+            yield
+            return
+        try:
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _write_index(self, entries: list[dict[str, Any]]) -> None:
         index = {"schemaVersion": 2, "mediaType": _INDEX_TYPE, "manifests": entries}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -264,3 +266,27 @@ def test_no_registry(artifact: Artifact, registry: StandIn) -> None:
     port = registry.host.rpartition(":")[2]
     with pytest.raises(UnavailableError, match=r"cannot be reached: .*plain-http"):
         push(artifact, open_place(parse_reference(f"127.0.0.1:{port}/me/model", "x")))
+
+
+def test_two_pushes_at_once_lose_no_tag(
+    artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that comes while another has read the index, and not written it yet."""
+    folder = tmp_path / "layout"
+    push(artifact, place_of(f"oci:{folder}:v0"))
+    write, others = Layout._write_index, []
+
+    def slow(self: Layout, entries: list[dict[str, Any]]) -> None:
+        if not others:
+            others.append(
+                threading.Thread(target=push, args=(artifact, place_of(f"oci:{folder}:v2")))
+            )
+            others[0].start()
+            others[0].join(0.2)  # it waits for this one, or has written
+        write(self, entries)
+
+    monkeypatch.setattr(Layout, "_write_index", slow)
+    push(artifact, place_of(f"oci:{folder}:v1"))
+    others[0].join()
+    tags = {one.tag for one in place_of(f"oci:{folder}").tagged()}
+    assert tags == {"v0", "v1", "v2"}
