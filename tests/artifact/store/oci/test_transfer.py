@@ -274,7 +274,8 @@ def test_two_pushes_at_once_lose_no_tag(
     """One that comes while another has read the index, and not written it yet."""
     folder = tmp_path / "layout"
     push(artifact, place_of(f"oci:{folder}:v0"))
-    write, others = Layout._write_index, []
+    write = Layout._write_index
+    others: list[threading.Thread] = []
 
     def slow(self: Layout, entries: list[dict[str, Any]]) -> None:
         if not others:
