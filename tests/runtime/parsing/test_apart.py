@@ -122,5 +122,13 @@ def test_the_next_turn_is_without_thoughts_where_the_template_drops_them() -> No
         assert "<think>hm</think>hello" in prompt
 
 
+def test_a_message_that_is_nothing_without_a_mark_is_answered() -> None:
+    refuses = "{% if not messages[0].content %}{{ raise_exception('nothing') }}{% endif %}"
+    asked = [{"role": "user", "content": "<think>"}]
+    with saying("hello", asked, refuses + THINKS) as engine:
+        found = engine.chat(asked, GREEDY)
+    assert (found.reasoning, found.text) == ("", "hello")
+
+
 def test_the_field_is_known_by_its_name() -> None:
     assert optc.GenerationRequest(Chat([USER]), whole_text=True).whole_text
