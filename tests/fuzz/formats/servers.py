@@ -26,9 +26,10 @@ class Registry(Answers):
     acts = ("pull", "pull", "pull", "push", "tags", "untag")
 
     def prepare(self, materials: Materials) -> None:
-        from optc.artifact.store.oci import registry
+        from optc.artifact.store.oci import connection, patience
 
-        registry._TIMEOUT_S = _SILENT_S
+        connection._TIMEOUT_S = _SILENT_S
+        patience._FIRST_S = patience._LONGEST_S = 0.0  # what is asked for again is so at once
 
     def open(self, folder: Path) -> None:
         super().open(folder)
