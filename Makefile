@@ -11,10 +11,11 @@ demo: $(STAMP)
 	  --eval-text examples/text/code_heldout.jsonl --force
 	$(BIN)/optc run artifacts/pycode-int8-fused --prompt "def fib(n):" --max-tokens 64
 
-# Compiled once: hundreds of commands that tests start would each compile what they import.
+# Compiled once: hundreds of commands that tests start would each compile what they import. pytest keeps
+# its rewritten asserts, even where the environment wants no bytecode: they are half of a collection.
 test: $(STAMP) lint types layers
 	$(BIN)/python -m compileall -q optc passes backends benchmarks tests
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
 
 # What seldom changes: benchmarks' own tests, fuzzing of every format, and rows of tables whose values
 # others show as well.
