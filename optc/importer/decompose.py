@@ -18,7 +18,12 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
 _aten = torch.ops.aten
-_CASTS = (_aten.to.dtype, _aten.to.dtype_layout, _aten.to.device)
+_CASTS = (
+    _aten.to.dtype,
+    _aten.to.dtype_layout,
+    _aten.to.device,
+    _aten.type_as.default,
+)
 _CHECKS = (_aten._assert_scalar.default, _aten._assert_tensor_metadata.default)
 #: What gives the values of its operand, in a graph where nothing writes into values.
 _SAME = (_aten.contiguous.default, _aten.detach_.default, _aten.lift_fresh_copy.default)

@@ -60,7 +60,7 @@ class OfEncoders(torch.nn.Module):
         mask = (x > 0) & (x < 1) | (x < -1)
         least = torch.min(first, second).to(torch.float32, copy=True)
         most = torch.max(first, torch.tensor(0.25)).detach()
-        return least * mask[:, :2] - torch.where(mask[:, 2:], most, 0.5)
+        return least * mask[:, :2].type_as(x) - torch.where(mask[:, 2:], most, 0.5)
 
 
 class Taken(torch.nn.Module):
