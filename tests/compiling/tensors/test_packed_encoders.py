@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import optc
 from optc.errors import InputError, RequestError, UnsupportedError
+from optc.importer.tensors import encoder
 from tests.importer.tensors.encoders import (
     POSITIONS,
     bert,
@@ -21,9 +23,29 @@ from tests.importer.tensors.encoders import (
     sentence_transformer,
     vit,
 )
+from tests.support.cost.imported_once import import_once
 
 TEXTS = ["abc", "a" * 30, "xyz xyz", "b", "the quick brown fox"]
 Array = npt.NDArray[Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        import_once(patch, encoder, encoder.import_encoder)
+        yield
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder of texts."""
+    return bert(tmp_path_factory.mktemp("plain") / "bert")
+
+
+@pytest.fixture(scope="module")
+def siglip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder of images whose rows attention pools."""
+    return pooled_by_attention(tmp_path_factory.mktemp("pooled") / "siglip")
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +136,8 @@ def test_inputs_that_it_does_not_take(
             engine(**_inputs(**changes))
 
 
-def test_outputs_by_token_have_zeros_where_padding_is(tmp_path: Path) -> None:
-    bert(tmp_path / "bert")
-    artifact = optc.compile(tmp_path / "bert", "encoder-bf16", tmp_path / "a", gate=("none",))
+def test_outputs_by_token_have_zeros_where_padding_is(plain: Path, tmp_path: Path) -> None:
+    artifact = optc.compile(plain, "encoder-bf16", tmp_path / "a", gate=("none",))
     with optc.load_tensors(artifact.path) as engine:
         outputs = engine(**_inputs())
     assert outputs["last_hidden_state"].shape == (2, 4, 32)
@@ -126,9 +147,10 @@ def test_outputs_by_token_have_zeros_where_padding_is(tmp_path: Path) -> None:
     assert gates["cosine_mean"] > 0.999
 
 
-def test_other_models_get_the_other_recipe_and_a_warning_says_so(tmp_path: Path) -> None:
-    folder = pooled_by_attention(tmp_path / "siglip")
-    artifact = optc.compile(folder, "encoder-int8", tmp_path / "a", gate=("none",))
+def test_other_models_get_the_other_recipe_and_a_warning_says_so(
+    siglip: Path, tmp_path: Path
+) -> None:
+    artifact = optc.compile(siglip, "encoder-int8", tmp_path / "a", gate=("none",))
     assert artifact.manifest.recipe["name"] == "products-int8"
     (warning,) = [w for w in artifact.report()["warnings"] if "encoder-int8" in w]
     assert "does not take this model" in warning
@@ -151,20 +173,20 @@ def test_an_encoder_of_images_runs_on_packed_rows(tmp_path: Path) -> None:
         )
 
 
-def test_another_backend_has_the_other_recipe(tmp_path: Path) -> None:
-    folder = bert(tmp_path / "bert")
+def test_another_backend_has_the_other_recipe(plain: Path, tmp_path: Path) -> None:
     artifact = optc.compile(
-        folder, "encoder-int8", tmp_path / "a", backend="onnxruntime", gate=("none",)
+        plain, "encoder-int8", tmp_path / "a", backend="onnxruntime", gate=("none",)
     )
     assert artifact.manifest.recipe["name"] == "products-int8"
 
 
-def test_a_model_that_the_backend_was_asked_for_is_refused(tmp_path: Path) -> None:
-    folder = pooled_by_attention(tmp_path / "v")
+def test_a_model_that_the_backend_was_asked_for_is_refused(
+    plain: Path, siglip: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UnsupportedError, match="not an operator of the dense form"):
-        optc.compile(folder, "encoder-int8", tmp_path / "a", backend="tvm")
+        optc.compile(siglip, "encoder-int8", tmp_path / "a", backend="tvm")
     with pytest.raises(UnsupportedError, match="takes encoders over packed rows"):
-        optc.compile(bert(tmp_path / "b"), "tensors-fp32", tmp_path / "c", backend="tvm")
+        optc.compile(plain, "tensors-fp32", tmp_path / "c", backend="tvm")
     assert not (tmp_path / "a").exists()
 
 
@@ -175,8 +197,8 @@ def test_texts_are_cut_to_the_places_that_the_model_has(artifact: Path) -> None:
     np.testing.assert_array_equal(cut[0], cut[1])
 
 
-def test_a_recipe_that_goes_on_with_one_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_recipe_that_goes_on_with_one_that_does_not_exist(plain: Path, tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
     path.write_text("name: r\ntask: tensors\npipeline: [simplify]\notherwise: zzz\n")
     with pytest.raises(InputError, match="unknown recipe 'zzz'"):
-        optc.compile(bert(tmp_path / "b"), path, tmp_path / "a")
+        optc.compile(plain, path, tmp_path / "a")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,21 @@ import transformers
 import optc
 from optc.artifact.artifact import Artifact
 from optc.errors import RequestError
+from optc.importer.tensors import encoder
 from tests.importer.tensors.heads import with_head
+from tests.support.cost.imported_once import import_once
 
 TEXTS = ["abc", "a" * 20, "xyz xyz", "b"]
 PYCODE = Path(__file__).parents[3] / "examples/models/pycode"
 LABELS = ["O", "B-PER", "I-PER", "B-LOC"]
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A model that labels tokens, which is exported once."""
+    with pytest.MonkeyPatch.context() as patch:
+        import_once(patch, encoder, encoder.import_encoder)
+        yield with_head(tmp_path_factory.mktemp("m") / "m", "BertForTokenClassification", LABELS)
 
 
 def logits(folder: Path, kind: str, texts: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
@@ -67,9 +77,8 @@ def test_classes_of_texts_and_of_pairs(tmp_path: Path) -> None:
     assert gates(made)["class_agreement"] == 1
 
 
-def test_parts_of_texts_with_labels(tmp_path: Path) -> None:
-    kind = "BertForTokenClassification"
-    folder = with_head(tmp_path / "m", kind, LABELS)
+def test_parts_of_texts_with_labels(labelled: Path, tmp_path: Path) -> None:
+    kind, folder = "BertForTokenClassification", labelled
     made = optc.compile(folder, output=tmp_path / "a").path
     with optc.load(made) as labels:
         assert isinstance(labels, optc.TokenClassifier)
@@ -109,8 +118,8 @@ def test_one_label_ranks_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["BertForSequenceClassification", "BertForTokenClassification"])
-def test_heads_stand_on_packed_rows(kind: str, tmp_path: Path) -> None:
-    folder = with_head(tmp_path / "m", kind, LABELS)
+def test_heads_stand_on_packed_rows(kind: str, labelled: Path, tmp_path: Path) -> None:
+    folder = labelled if "Token" in kind else with_head(tmp_path / "m", kind, LABELS)
     made = optc.compile(folder, "encoder-int8", tmp_path / "a", gate=["none"])
     assert made.manifest.engines[0].backend == "tvm"
     with optc.load_tensors(made.path) as engine:

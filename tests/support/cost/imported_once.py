@@ -1,7 +1,7 @@
-"""Models of several graphs that several tests compile are exported once.
+"""Models that several tests compile are exported once.
 
 PyTorch's export of the three graphs of a tiny one takes five seconds or more, up to half of a
-compile.
+compile; that of an encoder a second or two, which is most of one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,7 +20,9 @@ from optc.importer.tensors.imported import ImportedTensors
 from optc.importer.tensors.speech import ImportedSpeech
 from optc.importer.tensors.text_to_text import ImportedTextToText
 
-Imported = TypeVar("Imported", ImportedSpeech, ImportedTextToText, ImportedDiffusion)
+Imported = TypeVar(
+    "Imported", ImportedSpeech, ImportedTextToText, ImportedDiffusion, ImportedTensors
+)
 
 
 def import_once(
@@ -43,7 +45,7 @@ def import_once(
 
 def _with_one_step(found: Imported) -> Imported:
     """The same, whose decoder without a cache is exported once, too."""
-    if isinstance(found, ImportedDiffusion):
+    if isinstance(found, ImportedDiffusion | ImportedTensors):
         return found
     step = cache(found.models.export_step)
     return replace(found, models=replace(found.models, export_step=lambda: step().clone()))
@@ -51,6 +53,9 @@ def _with_one_step(found: Imported) -> Imported:
 
 def _of_its_own(found: Imported) -> Imported:
     """The same with copies of graphs, which a compile may change and give samples."""
+    if isinstance(found, ImportedTensors):
+        alone: Imported = _copy(found)
+        return alone
     if isinstance(found, ImportedDiffusion):
         return replace(found, parts={role: _copy(one) for role, one in found.parts.items()})
     models = found.models
@@ -58,5 +63,5 @@ def _of_its_own(found: Imported) -> Imported:
     return replace(found, models=own)
 
 
-def _copy(part: ImportedTensors) -> ImportedTensors:
+def _copy(part: ImportedTensors) -> Any:
     return replace(part, model=part.model.clone())
