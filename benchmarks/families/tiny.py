@@ -78,6 +78,8 @@ LAYER_COUNTS = (
     *("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers"),
     *("encoder_layers", "num_decoder_layers", "num_encoder_layers"),
 )
+#: A number of last layers that take keys and values of earlier ones.
+_SHARED = "num_kv_shared_layers"
 #: Ids of tokens lie within the vocabulary.
 _IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
@@ -118,6 +120,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "zamba2": {"attention_hidden_size": 2 * HIDDEN, "attention_head_dim": 32},
     "gemma4": {"text_config": _GEMMA_4},
     "gemma4_text": _GEMMA_4,
+    "gemma3n_text": {"vocab_size_per_layer_input": VOCABULARY - 8},  # of more tokens, none
     "gpt_neo": {
         "attention_types": [[["global", "local"], 2]],
         "attention_layers": ["global", "local"] * 2,
@@ -128,7 +131,11 @@ _OWN: dict[str, dict[str, Any]] = {
     "gptj": {"rotary_dim": 8},
     "codegen": {"rotary_dim": 8},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_hidden_layers": 4},
-    "dory": {"num_hidden_layers": 2},
+    "dory": {  # attention and MLP count as two layers
+        "num_hidden_layers": 12,
+        "layer_types": ["sliding_attention", "mlp", "full_attention", "mlp"] * 3,
+        **dict.fromkeys(("n_input_layers", "n_recurrent_layers", "n_output_layers"), 4),
+    },
     "dots3_note": {"text_config": {"num_key_value_heads": 4}},
     "dots3_note_text": {"num_key_value_heads": 4},
     "hunyuan_v1_dense": {"head_dim": 16},
@@ -217,10 +224,19 @@ def _layers(values: dict[str, Any]) -> dict[str, Any]:
     if not counts:
         return {}
     layers = max(counts.values())
+    own = layers - values.get(_SHARED, 0)
     lists = {k: v for k, v in values.items() if isinstance(v, list) and len(v) == layers > 1}
-    kept = chosen_layers([*zip(*lists.values(), strict=True)]) if lists else range(LAYERS)
-    cut = {key: [value[index] for index in kept] for key, value in lists.items()}
+    kinds = [*zip(*lists.values(), [index < own for index in range(layers)], strict=True)]
+    kept = chosen_layers(kinds) if lists else [*range(LAYERS)]
+    cut = {key: [_sized(key, value[index]) for index in kept] for key, value in lists.items()}
+    if own < layers:
+        counts[_SHARED] = sum(index >= own for index in kept)
     return {key: min(len(kept), max(count, 1)) for key, count in counts.items()} | cut
+
+
+def _sized(key: str, value: Any) -> Any:
+    """A layer's entry of a list, which may be one of `SIZES`."""
+    return SIZES[key] if key in SIZES and type(value) is int else value
 
 
 def chosen_layers(kinds: Sequence[tuple[Any, ...]]) -> list[int]:

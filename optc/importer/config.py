@@ -42,6 +42,8 @@ _POSITIVE = frozenset(
     }
 )
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+#: The most passes through the same layers that are believed before a model is built.
+PASSES = 64
 _INDEX = re.compile(r"\.(\d{1,9})\.")
 
 
@@ -69,13 +71,16 @@ def read_config(folder: Path, *, allow_remote_code: bool) -> dict[str, Any]:
     return config
 
 
-def check_layers_held(config: dict[str, Any], tensors: Iterable[str], folder: Path) -> None:
+def check_layers_held(
+    config: dict[str, Any], tensors: Iterable[str], folder: Path, passes: int = 1
+) -> None:
     """Check that a config calls for no more layers than there are tensors of.
 
     Args:
         config: From `read_config`.
         tensors: Names of the checkpoint's tensors; numbers in them are those of layers.
         folder: Where both are.
+        passes: How often a token may pass one layer, each of which may count as a layer.
 
     Raises:
         InputError: It calls for more.
@@ -84,7 +89,7 @@ def check_layers_held(config: dict[str, Any], tensors: Iterable[str], folder: Pa
     held = len({index for name in tensors for index in _INDEX.findall(name)})
     for key in _LAYERS:
         count = wanted.get(key)
-        if isinstance(count, int) and count > held:
+        if isinstance(count, int) and count > held * passes:
             raise InputError(
                 f"{key} is {count}, the checkpoint holds tensors of {held} layers",
                 where=str(folder / CONFIG_FILE),

@@ -17,6 +17,8 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
+from optc.importer.tracing.known_constants import compute_known, has_known
+
 _aten = torch.ops.aten
 _CASTS = (
     _aten.to.dtype,
@@ -62,6 +64,7 @@ def light_decomposition() -> Iterator[None]:
     full = ExportedProgram.run_decompositions
 
     def light(program: ExportedProgram, table: Any = None, **options: Any) -> ExportedProgram:
+        program = _with_known(program)
         rewritten = _rewritten(program, table or {})
         return full(program, table, **options) if rewritten is None else rewritten
 
@@ -72,13 +75,29 @@ def light_decomposition() -> Iterator[None]:
         ExportedProgram.run_decompositions = full
 
 
+def _with_known(program: ExportedProgram) -> ExportedProgram:
+    """A program in which known numbers are computed: itself if it has none of their functions."""
+    if not has_known(program.graph):
+        return program
+    found = _with_graph(program, _copied(program.graph))
+    compute_known(found)
+    return found
+
+
 def _rewritten(program: ExportedProgram, table: Table) -> ExportedProgram | None:
     """A program with a graph of its own, decomposed; None if that takes a second trace."""
-    graph = copy.deepcopy(program.graph)
-    for given, node in zip(program.graph.nodes, graph.nodes, strict=True):
+    graph = _copied(program.graph)
+    return _with_graph(program, graph) if decompose_in_place(graph, table) else None
+
+
+def _copied(graph: Graph) -> Graph:
+    found = copy.deepcopy(graph)
+    for given, node in zip(graph.nodes, found.nodes, strict=True):
         node.name = given.name  # as the signature has it: a copy avoids names of Python's own
-    if not decompose_in_place(graph, table):
-        return None
+    return found
+
+
+def _with_graph(program: ExportedProgram, graph: Graph) -> ExportedProgram:
     found = copy.copy(program)
     found._graph_module = GraphModule(program.graph_module, graph)
     found._graph_module.meta.update(program.graph_module.meta)

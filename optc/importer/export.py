@@ -6,6 +6,8 @@ transformers and have no values yet.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -82,7 +84,7 @@ def _decoder(config: PretrainedConfig, allow_remote_code: bool) -> ir.Model:
     # one mode for building and exporting: fake tensors of two modes do not mix
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     with quiet():
-        with fake:
+        with fake, _no_values():
             decoder = build_decoder(config, allow_remote_code=allow_remote_code).eval()
         unroll_loops(decoder)
         fixed = _fix_rope(decoder)
@@ -96,6 +98,18 @@ def _decoder(config: PretrainedConfig, allow_remote_code: bool) -> ir.Model:
             value.name = value.name.removeprefix(_PREFIX)
     model.metadata_props.update({_FIXED: _FIXED} if fixed else {})
     return model
+
+
+@contextmanager
+def _no_values() -> Iterator[None]:
+    """While it lasts, weights of a model that is built get no starting values: fake tensors have
+    none, and some classes read what they draw. Tied weights are tied."""
+    initialize = PreTrainedModel.initialize_weights
+    PreTrainedModel.initialize_weights = lambda _: None
+    try:
+        yield
+    finally:
+        PreTrainedModel.initialize_weights = initialize
 
 
 def _export(decoder: PreTrainedModel) -> ir.Model:

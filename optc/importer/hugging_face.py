@@ -21,7 +21,7 @@ from optc.importer.checkpoint import (
     read_tensors,
     weights_left_out,
 )
-from optc.importer.config import check_layers_held, read_config
+from optc.importer.config import PASSES, check_layers_held, read_config
 from optc.importer.conversion.parameters import as_parameters
 from optc.importer.conversion.tensor import Tensor
 from optc.importer.export import export_decoder
@@ -61,7 +61,7 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     config = read_config(folder, allow_remote_code=allow_remote_code)
     files = checkpoint_files(folder)
     checkpoint = read_tensors(files, settings_of(config))
-    check_layers_held(config, checkpoint, folder)
+    check_layers_held(config, checkpoint, folder, PASSES)
     never_ask()
     whole = build_config(folder, config, allow_remote_code)
     text = text_config(whole)
@@ -69,7 +69,11 @@ def import_folder(folder: Path, *, allow_remote_code: bool) -> ImportedModel:
     check_layers(built, config["architectures"][0])
     max_context = read_context(built, folder)
     part_of = "" if text is None else config["architectures"][0]
-    found = _match_untied(built, folder, files, checkpoint, part_of, allow_remote_code)
+    try:
+        found = _match_untied(built, folder, files, checkpoint, part_of, allow_remote_code)
+    except InputError:
+        check_layers_held(config, checkpoint, folder)  # then layers are what is missing
+        raise
     skeleton, checkpoint, matched = found.skeleton, found.checkpoint, found.matched
     warnings = [*_other_weights(folder, files), *found.warnings]
     leaves = [leaf for tensor in matched.values() for leaf in tensor.leaves]

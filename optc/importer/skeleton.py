@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import transformers
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -19,6 +20,7 @@ from transformers import (
     PretrainedConfig,
     PreTrainedModel,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from optc.errors import InputError, UnsupportedError
 from optc.importer import capture
@@ -60,13 +62,17 @@ def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTr
     """
     capture.register()
     capture_experts.register()
+    options: dict[str, Any] = {
+        "attn_implementation": attention_of(config),
+        "experts_implementation": capture_experts.EXPERTS,
+        "dtype": torch.float32,
+    }
+    found = None if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING else decoder_class(config)
     try:
+        if found is not None:
+            return found._from_config(config, **options)
         return AutoModelForCausalLM.from_config(
-            config,
-            attn_implementation=attention_of(config),
-            experts_implementation=capture_experts.EXPERTS,
-            dtype=torch.float32,
-            trust_remote_code=allow_remote_code,
+            config, trust_remote_code=allow_remote_code, **options
         )
     except (
         ValueError,
@@ -84,9 +90,22 @@ def build_decoder(config: PretrainedConfig, *, allow_remote_code: bool) -> PreTr
         ) from error
 
 
+def decoder_class(config: PretrainedConfig) -> type[PreTrainedModel] | None:
+    """The class of transformers for the decoder of ``config``: that of its type or, where the type
+    is of a part that has none, the one of the whole's package that is made of such a part."""
+    known: type[PreTrainedModel] | None = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    package = type(config).__module__.rpartition(".")[0]
+    if known is None and package.startswith(f"{transformers.__name__}.models."):
+        name = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(package.rpartition(".")[2])
+        found = getattr(transformers, str(name), None)
+        if getattr(found, "config_class", None) is type(config):
+            return found
+    return known
+
+
 def attention_of(config: PretrainedConfig) -> str:
     """The name of the attention implementation that a decoder is built with."""
-    known = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    known = decoder_class(config)
     if known is None:  # code of the model folder
         return capture.ATTENTION
     names = vars(sys.modules[known.__module__]).values()
@@ -158,7 +177,7 @@ def _buffers(twin: PreTrainedModel, stored: frozenset[str]) -> dict[str, npt.NDA
     left = [name for name, buffer in twin.named_buffers() if buffer.isnan().any()]
     for prefix, module in reversed(list(twin.named_modules())):
         if any(name.startswith(f"{prefix}.") for name in left):
-            twin._init_weights(module)
+            _model_of(twin, prefix)._init_weights(module)
     for name, buffer in twin.named_buffers():
         if buffer.isnan().any() and name not in stored:
             raise UnsupportedError(
@@ -188,7 +207,19 @@ def _compute_buffers(twin: PreTrainedModel) -> None:
             # NaN shows which buffers were left alone
             filled = torch.full(buffer.shape, float("nan") if buffer.is_floating_point() else 0)
             setattr(module, name.rsplit(".", 1)[-1], filled.to(buffer.dtype))
-        twin._init_weights(module)
+        _model_of(twin, prefix)._init_weights(module)
+
+
+def _model_of(twin: PreTrainedModel, prefix: str) -> PreTrainedModel:
+    """The innermost model that holds a module, or is it: transformers lets that one initialize it,
+    and some read what they hold themselves."""
+    found: PreTrainedModel = twin
+    module: torch.nn.Module = twin
+    for name in filter(None, prefix.split(".")):
+        module = module.get_submodule(name)
+        if isinstance(module, PreTrainedModel):
+            found = module
+    return found
 
 
 def first_line(error: BaseException) -> str:

@@ -24,6 +24,8 @@ from optc.passes.canonicalize.fold_head_constants import FoldHeadConstants
 from optc.passes.canonicalize.fold_heads import FoldHeads
 from optc.passes.canonicalize.fold_tokens import FoldTokens
 from optc.passes.canonicalize.fold_weights import FoldWeights
+from optc.passes.canonicalize.lookups.cover_tables import CoverTables
+from optc.passes.canonicalize.means_to_products import MeansToProducts
 from optc.passes.canonicalize.mixers.fold_channels import FoldChannels
 from optc.passes.canonicalize.mixers.fold_recurrences import FoldRecurrences
 from optc.passes.canonicalize.mixers.parts_of_heads import PartsOfHeads
@@ -31,6 +33,7 @@ from optc.passes.canonicalize.places_to_positions import PlacesToPositions
 from optc.passes.canonicalize.probe_heads import ProbeHeads
 from optc.passes.canonicalize.remove_no_ops import RemoveNoOps
 from optc.passes.canonicalize.slices_to_split import SlicesToSplit
+from optc.passes.canonicalize.streams.part_streams import PartStreams
 from optc.passes.canonicalize.tables_to_angles import TablesToAngles
 
 #: The steps in order; each is a pass of its own.
@@ -39,6 +42,8 @@ STEPS: tuple[Pass, ...] = (
     FoldConstants(),
     PlacesToPositions(),
     RemoveNoOps(),
+    CoverTables(),
+    PartStreams(),
     FoldWeights(),
     FoldChannels(),
     FindExperts(),
@@ -46,6 +51,7 @@ STEPS: tuple[Pass, ...] = (
     ChooseExperts(),
     FoldTokens(),
     FindNorms(),
+    MeansToProducts(),
     FoldHeadConstants(),
     TablesToAngles(),
     ProbeHeads(),

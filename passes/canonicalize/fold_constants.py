@@ -14,11 +14,12 @@ from onnx_ir.passes.common import (
 )
 from onnxscript.optimizer import fold_constants_ir
 
-from optc.ir.functions import DOMAIN
+from optc.ir.functions import DOMAIN, is_op
 from optc.ir.graph import add_initializer, constant, constant_ints, remove_unused
 from optc.ir.pipeline.base import ALONE, Pass, PassContext, PassReport
 from optc.ir.pipeline.phase import Effect, Phase
 from optc.ir.weights import LazyWeight
+from optc.passes.canonicalize.dataflow import dims, operand, producer, rank
 
 #: Elements of an operand or result up to which a node is folded.
 _LIMIT = 1024
@@ -42,19 +43,44 @@ class FoldConstants(Pass):
         report = PassReport()
         nodes = model.graph.num_nodes()
         InlinePass(criteria=lambda function: function.domain != DOMAIN)(model)
-        fold_constants_ir(
-            model,
-            onnx_shape_inference=True,
-            input_size_limit=_LIMIT,
-            output_size_limit=_LIMIT,
-            should_fold=_may_fold,
-        )
+        _fold(model)
+        if _fold_sizes(model.graph):
+            _fold(model)
         _fold_repeated(model.graph)
         CommonSubexpressionEliminationPass()(model)
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         remove_unused(model)
         report.add("nodes", max(0, nodes - model.graph.num_nodes()))
         return report
+
+
+def _fold(model: ir.Model) -> None:
+    fold_constants_ir(
+        model,
+        onnx_shape_inference=True,
+        input_size_limit=_LIMIT,
+        output_size_limit=_LIMIT,
+        should_fold=_may_fold,
+    )
+
+
+def _fold_sizes(graph: ir.Graph) -> int:
+    """Make one size that is known, of a shape that is not known as a whole, a constant."""
+    found = 0
+    for node in graph:
+        shape = producer(node.inputs[0], "Shape") if is_op(node, "Gather") else None
+        index = constant_ints(node.inputs[1]) if shape is not None else None
+        if shape is None or index is None or len(index) != 1 or rank(node.outputs[0]) != 0:
+            continue
+        first = shape.attributes.get_int("start", 0)
+        size = dims(operand(shape, 0))[first:][index[0]]
+        if first >= 0 and isinstance(size, int):
+            folded = add_initializer(
+                graph, ir.tensor(np.array(size)), f"{node.outputs[0].name}.size"
+            )
+            node.outputs[0].replace_all_uses_with(folded)
+            found += 1
+    return found
 
 
 def _may_fold(node: ir.Node) -> bool | None:

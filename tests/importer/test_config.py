@@ -77,3 +77,9 @@ def test_layers_that_the_checkpoint_lacks(key: str, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"{key} is 3, .* holds tensors of 2 layers") as caught:
             check_layers_held(config, NAMES, tmp_path)
         assert caught.value.where == str(tmp_path / "config.json")
+
+
+def test_layers_that_are_passed_more_than_once(tmp_path: Path) -> None:
+    check_layers_held({"num_hidden_layers": 6}, NAMES, tmp_path, passes=3)
+    with pytest.raises(InputError, match="num_hidden_layers is 7"):
+        check_layers_held({"num_hidden_layers": 7}, NAMES, tmp_path, passes=3)

@@ -39,6 +39,12 @@ def test_a_graph_without_weights_or_paths(tmp_path: Path, monkeypatch: pytest.Mo
     assert pack(again.model) == pack(model)
 
 
+def test_a_class_that_reads_its_weights_while_it_is_built(tmp_path: Path) -> None:
+    """Starting values of this one are cut off by how far they spread; a graph needs none."""
+    config = config_of("ModernBertDecoder", global_attn_every_n_layers=1)
+    assert export._decoder(config, False).graph.num_nodes() > 20
+
+
 @pytest.mark.parametrize(
     ("kind", "after"),
     [

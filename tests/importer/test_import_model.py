@@ -287,6 +287,11 @@ def test_more_layers_than_the_checkpoint_holds(broken: Path) -> None:
     raises(broken, "num_hidden_layers is 60000, the checkpoint holds tensors of 1 layers")
 
 
+def test_some_more_layers_than_the_checkpoint_holds(broken: Path) -> None:
+    edit_config(broken, num_hidden_layers=2, layer_types=None)
+    raises(broken, "num_hidden_layers is 2, the checkpoint holds tensors of 1 layers")
+
+
 def test_truncated_weights(broken: Path) -> None:
     file = broken / "model.safetensors"
     content = file.read_bytes()

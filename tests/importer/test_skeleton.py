@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+import transformers
 from transformers import PretrainedConfig
 
+from benchmarks.families.tiny import HIDDEN, tiny_config
 from optc.errors import InputError, UnsupportedError
 from optc.importer import skeleton
-from optc.importer.skeleton import attention_of, read_skeleton
+from optc.importer.skeleton import attention_of, decoder_class, read_skeleton
 from tests.importer.decoders import config_of
 
 
@@ -32,6 +34,21 @@ def test_attention_is_captured_where_the_class_lets_it_be_chosen(
     kind: str, implementation: str
 ) -> None:
     assert attention_of(config_of(kind)) == implementation
+
+
+def test_the_class_of_a_part_is_the_one_that_is_made_of_it() -> None:
+    assert decoder_class(transformers.LlamaConfig()) is transformers.LlamaForCausalLM
+    part = transformers.MllamaConfig().text_config
+    assert decoder_class(part) is transformers.MllamaForCausalLM
+    assert attention_of(part) == "optc"
+    assert decoder_class(transformers.CLIPTextConfig()) is None
+    assert decoder_class(PretrainedConfig()) is None
+
+
+def test_buffers_are_those_of_the_model_that_holds_them() -> None:
+    """Gemma 3n's text model reads its own sizes where it computes them, not the whole's."""
+    found = skeleton.read_skeleton(tiny_config("gemma3n_text"), 500, allow_remote_code=False)
+    assert found.buffers["model.per_layer_projection_scale"] == HIDDEN**-0.5
 
 
 def test_code_of_a_model_folder_is_asked_for_captured_attention() -> None:

@@ -9,7 +9,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from optc.errors import InputError
 from optc.importer.conversion.tensor import Tensor
-from optc.importer.skeleton import Skeleton
+from optc.importer.skeleton import Skeleton, decoder_class
 
 _HEAD = "lm_head."
 
@@ -28,9 +28,9 @@ def text_config(config: PretrainedConfig) -> PretrainedConfig | None:
             where="config.json",
         )
     alone = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(text.model_type)
-    if text is config or alone is None:
+    if text is config or (alone is None and decoder_class(text) is None):
         return None
-    if alone == MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type):
+    if alone is not None and alone == MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type):
         return None
     # the head belongs to the wrapper, whose configuration says whether it is the embedding
     text.tie_word_embeddings = getattr(config, "tie_word_embeddings", text.tie_word_embeddings)
@@ -60,7 +60,8 @@ def text_tensors(skeleton: Skeleton, checkpoint: Mapping[str, Tensor]) -> dict[s
     tensors = {ours + name.removeprefix(theirs): stored for name, stored in inside.items()}
     for name, stored in checkpoint.items():
         before, head, rest = name.partition(_HEAD)
-        if head and before in ("", "language_model.", "model.language_model."):
+        beside = before + ours == theirs  # the decoder lies in the wrapper with its head
+        if head and (beside or before in ("", "language_model.", "model.language_model.")):
             tensors[head + rest] = stored
     return tensors
 

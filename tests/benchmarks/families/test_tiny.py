@@ -30,6 +30,18 @@ def test_a_model_of_several_kinds() -> None:
     assert len(config.layer_types) == config.num_hidden_layers == 2
 
 
+def test_layers_that_take_keys_of_earlier_ones_and_those_that_do_not() -> None:
+    config = tiny_config("gemma3n_text")
+    shared = config.num_kv_shared_layers
+    assert 0 < shared < config.num_hidden_layers
+    assert set(config.layer_types[-shared:]) == set(config.layer_types[:-shared])
+    assert config.kv_sharing_modes.count("reuse") == shared
+    assert 0 in config.activation_sparsity_pattern
+    assert any(config.activation_sparsity_pattern)
+    assert set(config.intermediate_size) == {SIZES["intermediate_size"]}
+    assert config.vocab_size_per_layer_input < config.vocab_size
+
+
 def test_sub_configurations_are_shrunk_too() -> None:
     config = tiny_config("gemma3")
     assert config.text_config.hidden_size == config.vision_config.hidden_size == HIDDEN

@@ -34,6 +34,9 @@ def test_which_configurations_have_a_text_part() -> None:
     untied = text_config(transformers.Gemma3Config(tie_word_embeddings=False))
     assert untied is not None
     assert (text.tie_word_embeddings, untied.tie_word_embeddings) == (True, False)
+    apart = text_config(transformers.MllamaConfig())
+    assert apart is not None, "a type of its own, with a class but no entry for it"
+    assert apart.model_type == "mllama_text_model"
     assert text_config(transformers.CLIPConfig()) is None, "its text part is no decoder"
 
 
@@ -50,6 +53,7 @@ def test_a_text_part_that_is_no_configuration_is_named() -> None:
         ("language_model.model.", "language_model.lm_head."),
         ("model.language_model.", "lm_head."),
         ("model.", "lm_head."),
+        ("text_model.model.", "text_model.lm_head."),
     ],
 )
 def test_names_of_the_text_part(prefix: str, head: str) -> None:

@@ -108,3 +108,16 @@ def test_tables_of_a_number_are_no_constants() -> None:
     )
     FoldConstants().run(model)
     assert [node.op_type for node in model.graph] == ["Expand", "Add"]
+
+
+def test_one_size_of_a_shape_is_known() -> None:
+    """The rows of a stack are counted, however many tokens there are."""
+    nodes = """
+        s = Shape (x) n = Gather (s, last) r = Range (zero, n, two) f = Cast <to: int = 1> (r)
+        y = Mul (x, f)
+        """
+    numbers = {"last": 2, "zero": 0, "two": 1}
+    constants = {name: np.array(number) for name, number in numbers.items()}
+    model = exported(SIGNATURE, nodes, {}, constants)
+    text, _ = after(model, FoldConstants())
+    assert text == expected("y = Mul (x, f)")

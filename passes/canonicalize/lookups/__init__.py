@@ -1,0 +1,1 @@
+"""Rows that are looked up in tables, by tokens."""
