@@ -31,7 +31,7 @@ class FoldConstants(Pass):
 
     Nodes that read a `LazyWeight` are never folded: weights stay on disk (shape inference looks
     at values of 20 elements at most). A number that is repeated for every channel is folded however
-    many channels there are.
+    many channels there are, and so is one size that is known of a shape that is not.
     """
 
     name: ClassVar[str] = "fold-constants"
