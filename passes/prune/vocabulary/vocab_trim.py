@@ -1,4 +1,4 @@
-"""`vocab-trim`: rows of embedding and head of the tokens that stay."""
+"""`vocab-trim`: rows of embedding, head and other tables of the tokens that stay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from optc.proof.reference.partition import partition
 
 @dataclass(frozen=True)
 class VocabTrim(Pass):
-    """Keeps the tokens that a text of the domain uses: embedding and head lose the rows of others.
+    """Keeps the tokens that a text of the domain uses: embedding, head and other tables of tokens
+    lose the rows of others.
 
     Logits of the tokens that stay are unchanged, so that the distribution of the next token is the
     source's, restricted to them. The compile chooses them by ``--calibration``, rewrites the
@@ -82,8 +83,9 @@ class VocabTrim(Pass):
         report, parts, tokens = PassReport(), partition(model), _tokens(model)
         kept = self._rows(tokens)
         readers: dict[RowReader, RowReader] = {}
-        _take_rows(parts.embedding, kept, readers, transposed=False)
-        report.add("embedding")
+        for table in parts.tables:
+            _take_rows(table, kept, readers, transposed=False)
+            report.add("embedding" if table is parts.embedding else "table of tokens")
         head = parts.head.inputs[1]
         if head is not None and head is not parts.embedding:
             _take_rows(head, kept, readers, transposed=True)

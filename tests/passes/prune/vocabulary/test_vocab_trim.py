@@ -97,6 +97,22 @@ def test_tied_tables_stay_tied_and_keep_their_names(tmp_path: Path) -> None:
     assert {table.transposed for table in tables} == {False, True}
 
 
+def test_every_table_of_tokens_loses_the_same_rows(tmp_path: Path) -> None:
+    """Layers may read embeddings of their own, as Gemma's small models do."""
+    text = TEXT.replace(
+        "float[2,5] head", "float[5,2] more = {9,8,7,6,5,4,3,2,1,0}, float[2,5] head"
+    ).replace(
+        "scores = MatMul (embedded, head)",
+        "own = Gather (more, input_ids) both = Add (embedded, own) scores = MatMul (both, head)",
+    )
+    kept = [1, 2, 4]
+    whole = logits_of(ir.from_onnx_text(text), np.array([kept]))
+    model = ir.from_onnx_text(text)
+    report = trim(model, tmp_path, kept)
+    assert report.details["table of tokens"] == 1
+    np.testing.assert_array_equal(logits_of(model, np.array([[0, 1, 2]])), whole[..., kept])
+
+
 def test_ids_beyond_the_models_tables_have_no_rows(tmp_path: Path) -> None:
     model = dense_model(Dense())
     report = trim(model, tmp_path, [*KEPT, 61, 70])
