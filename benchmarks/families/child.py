@@ -48,10 +48,20 @@ def measured(
             found = json.loads(kept.read_text())
         stage = found.pop("trying", "")
         if stage:
-            lines = log.read_text(errors="replace").strip().splitlines()[-_QUOTED_LINES:]
-            said = next((line.strip() for line in reversed(lines) if ": " in line), "")
-            found["reason"] = f"{stage}: {ending or said.replace(name, 'the folder')}"
+            said = last_error(log.read_text(errors="replace")).replace(name, "the folder")
+            found["reason"] = f"{stage}: {ending or said}"
         return found
+
+
+def last_error(output: str) -> str:
+    """The error that a dead child's output ends with, with what follows where its own line says
+    nothing but its type."""
+    lines = output.strip().splitlines()[-_QUOTED_LINES:]
+    at = next((at for at in reversed(range(len(lines))) if ": " in lines[at]), None)
+    if at is None:
+        return ""
+    said = lines[at].strip()
+    return f"{said} {lines[at + 1].strip()}" if said.endswith(":") and lines[at + 1 :] else said
 
 
 def _work(
