@@ -99,10 +99,10 @@ _GEMMA_4 = {
 #: What a type needs beside: its sizes hang together in ways of their own.
 _OWN: dict[str, dict[str, Any]] = {
     "cohere_compass_text": {  # which has no rotary options of its own
-        "rope_parameters": dict.fromkeys(
-            ("full_attention", "sliding_attention"),
-            {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2]},
-        )
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2]}
+            for kind in ("full_attention", "sliding_attention")
+        }
     },
     "dbrx": {
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 1e4},
