@@ -194,11 +194,34 @@ FAMILIES = {
     ),
     "choices and stored buffers": Family("Apertus", {**HEAD, "hidden_act": "xielu"}),
     "1 + scale, squared relu": Family("Nemotron", {"partial_rotary_factor": 0.5}),
+    "streams, sparse gates, a smaller table": Family(
+        "Gemma3nText",
+        {
+            **HEAD,
+            "num_hidden_layers": 2,
+            "num_kv_shared_layers": 1,
+            "layer_types": ["sliding_attention"] * 2,
+            "sliding_window": 8,
+            "activation_sparsity_pattern": [0.9, 0.0],
+            "altup_num_inputs": 3,
+            "altup_active_idx": 1,
+            "laurel_rank": 8,
+            "hidden_size_per_layer_input": 8,
+            "vocab_size_per_layer_input": 90,
+        },
+        {"activation_sparsity_pattern": [0.0, 0.0], "sliding_window": 64},
+    ),
+    "layers that are passed again": Family(
+        "HrmText", {"num_hidden_layers": 1, "H_cycles": 1, "L_cycles": 1}
+    ),
 }
 
 
 #: Whose engines are compared with transformers end to end, or that have only what others have.
-LONG = ("qwen2", "olmo2", "flat tokens, learned positions", "choices and stored buffers")
+LONG = (
+    *("qwen2", "olmo2", "flat tokens, learned positions", "choices and stored buffers"),
+    "layers that are passed again",
+)
 
 
 @pytest.mark.parametrize(
