@@ -60,7 +60,7 @@ BUDGET = {
     "optc/compiling/text_to_text": 200,
     "optc/compiling/training": 2_300,
     "optc/compiling/vocabulary": 500,
-    "optc/importer": 2_450,
+    "optc/importer": 2_490,
     "optc/importer/adapted": 600,
     "optc/importer/additions": 250,
     "optc/importer/capturing": 900,

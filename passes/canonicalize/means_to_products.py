@@ -42,7 +42,7 @@ class MeansToProducts(Pass):
 
 
 def _rewrite(graph: ir.Graph, node: ir.Node) -> bool:
-    """Whether ``node`` is one, and is replaced."""
+    """True if ``node`` is one, and was replaced."""
     x, result = operand(node, 0), node.outputs[0]
     *lead, width = dims(x) or [None]
     axes = constant_ints(node.inputs[1]) if len(node.inputs) > 1 else None

@@ -79,7 +79,7 @@ def _is_lookup(node: ir.Node) -> bool:
 
 
 def _of_ids(value: ir.Value, tokens: ir.Value, ids: Array) -> Array | None:
-    """What ``value`` is for each of the ids; None if it is made of anything else."""
+    """The values of ``value`` for each of the ids; None if it is made of anything else."""
     if value is tokens:
         return ids
     number = scalar(value)
