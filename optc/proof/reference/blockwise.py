@@ -25,7 +25,7 @@ from optc.proof.reference.running.rows import total_width
 from optc.proof.reference.running.window_states import WindowStates
 from optc.proof.reference.submodel import Array
 from optc.runtime.executable.executable import Float32, Int32
-from optc.system.processes.process_memory import freed_is_kept, give_back_freed
+from optc.system.processes.process_memory import give_back_freed
 from optc.system.progress import tell
 from optc.system.room import mapped_array
 from optc.system.scratch import Scratch
@@ -111,7 +111,6 @@ class BlockwiseReference:
             self._states = states
         return states
 
-    @freed_is_kept()  # values of a layer live for milliseconds
     def run(
         self,
         tokens: Int32,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +15,6 @@ from pathlib import Path
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _USUAL_MMAP_MAX, _USUAL_TRIM_BYTES = 65536, 32 << 20
 _KEPT_BYTES = (1 << 31) - 1
-#: An entry for each `freed_is_kept` that has not ended.
-_keeping: list[bool] = []
-_keeping_lock = threading.Lock()
 
 
 def own_peak_bytes() -> int:
@@ -52,29 +48,22 @@ def addresses_left() -> int | None:
 
 @contextmanager
 def freed_is_kept() -> Iterator[None]:
-    """glibc keeps freed memory until `give_back_freed`, however large the piece; so it does behind
-    the block, if that is within another of this kind.
+    """glibc keeps freed memory until `give_back_freed`, however large the piece.
 
     By itself it maps large arrays and unmaps them again: where each lives for milliseconds, half of
     the time goes into pages of zeros.
     """
     option = _function("mallopt")
-    if option is None:
-        yield
-        return
-    with _keeping_lock:
-        _keeping.append(True)
+    if option is not None:
         option(_MMAP_MAX, 0)
         option(_TRIM_THRESHOLD, _KEPT_BYTES)
     try:
         yield
     finally:
-        with _keeping_lock:
-            _keeping.pop()
-            if not _keeping:
-                option(_MMAP_MAX, _USUAL_MMAP_MAX)
-                option(_TRIM_THRESHOLD, _USUAL_TRIM_BYTES)
-                give_back_freed()
+        if option is not None:
+            option(_MMAP_MAX, _USUAL_MMAP_MAX)
+            option(_TRIM_THRESHOLD, _USUAL_TRIM_BYTES)
+            give_back_freed()
 
 
 def _function(name: str) -> Callable[..., int] | None:

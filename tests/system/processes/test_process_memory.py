@@ -81,19 +81,6 @@ def test_large_pieces_are_kept_for_the_next_until_they_are_given_back() -> None:
     assert resident() - before < size // 2
 
 
-@pytest.mark.skipif(not hasattr(libc, "mallopt"), reason="not glibc")
-def test_the_end_of_one_block_within_another_gives_nothing_back() -> None:
-    size = 96 << 20
-    before = resident()
-    with freed_is_kept():
-        with freed_is_kept():
-            libc.free(filled(size))
-        assert resident() - before > size // 2
-        libc.free(filled(2 * size))
-        assert resident() - before > size
-    assert resident() - before < size // 2
-
-
 def filled(size: int) -> ctypes.c_void_p:
     libc.malloc.restype = ctypes.c_void_p
     libc.free.argtypes = (ctypes.c_void_p,)

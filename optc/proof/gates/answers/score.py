@@ -18,7 +18,6 @@ from optc.proof.gates.worst_contexts import WorstContexts, decoder
 from optc.proof.reference.blockwise import BlockwiseReference
 from optc.proof.reference.teacher_forcing import SingleSequence
 from optc.runtime.executable.executable import Executable, Float32, Int32
-from optc.system.processes.process_memory import freed_is_kept
 from optc.system.progress import Progress, no_progress
 
 #: Sequences run through the reference together if they are at least this share of the longest: a
@@ -81,7 +80,7 @@ def score_answers(
         executable: The engine, with room for the longest sequence; its KV pools are replaced.
         progress: Told where it stands.
     """
-    with freed_is_kept(), scoring(answers.reference) as scorer:
+    with scoring(answers.reference) as scorer:
         return _score(answers, executable, scorer, progress)
 
 
