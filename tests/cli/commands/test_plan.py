@@ -221,8 +221,8 @@ def test_the_table_names_operators_reasons_and_engines(plan_tiny: Optc) -> None:
     assert outcome.code == 0
     for text in (
         "tiny, fp32",
-        "tvm-native, tvm-x86-64-v3, tvm-x86-64-v4-vnni, tvm-x86-64-amx, tvm-aarch64-dotprod, "
-        "tvm-aarch64-i8mm, tvm-arm64-macos-dotprod, tvm-arm64-macos-i8mm",
+        "tvm-native, tvm-x86-64-v3, tvm-x86-64-v3-vnni, tvm-x86-64-v4-vnni, tvm-x86-64-amx, "
+        "tvm-aarch64-dotprod, tvm-aarch64-i8mm, tvm-arm64-macos-dotprod, tvm-arm64-macos-i8mm",
         "optc::AddRMSNorm",
         "unsupported",
         "there is no such norm",
