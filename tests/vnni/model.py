@@ -24,7 +24,7 @@ class Model:
         library.optc_vnni_install()
 
     def count(self) -> int:
-        """Instructions since the last call."""
+        """Products of bytes since the last call."""
         found, self._count.value = self._count.value, 0
         return found
 

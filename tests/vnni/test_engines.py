@@ -22,17 +22,20 @@ from tests.vnni.model import has_vnni, model
 TARGETS = AVX2, VNNI = ("x86-64-v3", "x86-64-v3-vnni")
 AVX512 = "x86-64-v4-vnni"
 PROMPTS = ["abc", "b", "cab and more"]
+LONG = pytest.mark.long
 GREEDY = optc.SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
 
 
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+@pytest.fixture(scope="module", params=["int4-fused", pytest.param("int8-fused", marks=LONG)])
+def artifact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    recipe = request.param
+
     def compile(folder: Path) -> Path:
         source, output = write_tiny_model(folder / "tiny"), folder / "artifact"
         targets = ",".join(TARGETS)
-        return optc.compile(source, "int8-fused", output, target=targets, no_gates=True).path
+        return optc.compile(source, recipe, output, target=targets, no_gates=True).path
 
-    return Artifact.open(made_once(tmp_path_factory, "avx-vnni", compile))
+    return Artifact.open(made_once(tmp_path_factory, f"avx-vnni-{recipe}", compile))
 
 
 def test_a_processor_gets_the_best_engine_that_it_runs(artifact: Artifact) -> None:

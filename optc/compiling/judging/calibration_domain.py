@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # texts bring ONNX Runtime and tokenizers
 LEAST_EXPLAINED = 0.25
 LEAST_OF_EVALUATION = 0.7
 #: Windows of each text that are scored, fewer of large models, and tokens of each.
-_WINDOWS, _WINDOW_TOKENS = 8, 128
+_WINDOWS, _WINDOW_TOKENS = 8, 256
 
 
 @dataclass(frozen=True)
