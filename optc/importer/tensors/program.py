@@ -26,6 +26,7 @@ from optc.importer.tensors.modules.calling import (
     unwrapped,
 )
 from optc.importer.tensors.modules.outputs import left_outputs, name_outputs, state_outputs
+from optc.importer.tensors.modules.recurrent import steps_untold
 from optc.importer.tensors.signature import signature_hint, suggested, violated
 from optc.importer.tensors.translation import first_line, translated
 from optc.importer.tensors.widened import free_inputs, widen
@@ -64,7 +65,7 @@ def import_module(
     module = unwrapped(module)
     args, kwargs = checked_example(module, args, kwargs, name)
     try:
-        with quiet(), torch.no_grad(), evaluated(module):
+        with quiet(), torch.no_grad(), evaluated(module), steps_untold():
             shapes = _dynamic_shapes(module, args, kwargs, dynamic)
             program = torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False

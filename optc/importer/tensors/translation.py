@@ -14,6 +14,7 @@ from torch.fx import Node
 from optc.errors import UnsupportedError
 from optc.importer.decompose import light_decomposition
 from optc.importer.tensors.modules.operators import TRANSLATIONS
+from optc.importer.tensors.modules.recurrent import steps_untold
 from optc.importer.tracing.shortcuts import known_results
 from optc.system.logs.quiet import quiet
 
@@ -55,7 +56,7 @@ def translated(program: ExportedProgram, name: str) -> ir.Model:
 
 def _exported(program: ExportedProgram) -> Any:
     # Attention chooses its order of memory by whether something learns: here as in the export.
-    with quiet(), torch.no_grad(), light_decomposition(), known_results():
+    with quiet(), torch.no_grad(), light_decomposition(), known_results(), steps_untold():
         return torch.onnx.export(
             program,
             dynamo=True,

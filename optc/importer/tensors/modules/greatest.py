@@ -16,7 +16,7 @@ def greatest(dims: int) -> Callable[..., Any]:
     def pooled(x: Any, output_size: Sequence[int]) -> Any:
         values = x
         for axis, count in enumerate(output_size, start=-dims):
-            rows = _windows(x, axis, count)
+            rows, _ = windows(x, axis, count)
             # rows of the axis [.., count, width, ..], of which the largest stays
             picked = op.Gather(values, rows, axis=len(x.shape) + axis)
             inner = op.Constant(value_ints=[axis])
@@ -26,43 +26,48 @@ def greatest(dims: int) -> Callable[..., Any]:
     return pooled
 
 
-def _windows(x: Any, axis: int, count: int) -> Any:
-    """Places [count, width] along an axis; a window that is shorter repeats its last one."""
+def windows(x: Any, axis: int, count: Any) -> tuple[Any, Any]:
+    """Places [count, width] along an axis, and which are within their window: one that is shorter
+    repeats its last place."""
     size = op.Gather(op.Shape(x), op.Constant(value_int=len(x.shape) + axis))
-    steps = op.Range(_int(0), _int(count), _int(1))
-    first = op.Div(op.Mul(steps, size), _int(count))
-    last = op.Sub(
-        op.Div(op.Add(op.Mul(op.Add(steps, _int(1)), size), _int(count - 1)), _int(count)), _int(1)
-    )
+    number, one = whole(count), whole(1)
+    steps = op.Range(whole(0), number, one)
+    first = op.Div(op.Mul(steps, size), number)
+    ends = op.Add(op.Mul(op.Add(steps, one), size), op.Sub(number, one))
+    last = op.Sub(op.Div(ends, number), one)
     widest = op.ReduceMax(op.Sub(last, first), keepdims=0)
-    within = op.Range(_int(0), op.Add(widest, _int(1)), _int(1))
+    within = op.Range(whole(0), op.Add(widest, one), one)
     column = op.Constant(value_ints=[1])
-    return op.Min(op.Add(op.Unsqueeze(first, column), within), op.Unsqueeze(last, column))
+    places, behind = op.Add(op.Unsqueeze(first, column), within), op.Unsqueeze(last, column)
+    return op.Min(places, behind), op.LessOrEqual(places, behind)
 
 
 def _places(x: Any, output_size: Sequence[int], dims: int) -> Any:
     """Of the first of the largest in each window, as places are counted over the last axes."""
-    rank, windows = len(x.shape), x
+    rank, parts = len(x.shape), x
     counts = list(output_size)
-    flat = _int(0)
+    flat = whole(0)
     # places of each window's elements in the flat input [n1, w1, n2, w2, ..]
     for index, count in enumerate(counts):
-        rows = _windows(x, index - dims, count)
+        rows, _ = windows(x, index - dims, count)
         size = op.Gather(op.Shape(x), op.Constant(value_int=rank - dims + index))
-        windows = op.Gather(windows, rows, axis=rank - dims + 2 * index)
+        parts = op.Gather(parts, rows, axis=rank - dims + 2 * index)
         spread = op.Constant(value_ints=[*range(2 * index), *range(2 * index + 2, 2 * dims)])
         own = op.Unsqueeze(rows, spread) if dims > 1 else rows
         flat = op.Add(op.Mul(flat, size), own)
     lead = list(range(rank - dims))
     order = [2 * one for one in range(dims)] + [2 * one + 1 for one in range(dims)]
-    turned = op.Transpose(windows, perm=[*lead, *(rank - dims + one for one in order)])
+    turned = op.Transpose(parts, perm=[*lead, *(rank - dims + one for one in order)])
     shape = op.Constant(value_ints=[*[0] * len(lead), *counts, -1])
     best = op.ArgMax(op.Reshape(turned, shape), axis=-1, keepdims=1)
     table = op.Reshape(op.Transpose(flat, perm=order), op.Constant(value_ints=[*counts, -1]))
-    whole = op.Expand(table, op.Shape(op.Reshape(turned, shape)))
-    found = op.GatherElements(whole, best, axis=-1)
+    every = op.Expand(table, op.Shape(op.Reshape(turned, shape)))
+    found = op.GatherElements(every, best, axis=-1)
     return op.Squeeze(found, op.Constant(value_ints=[-1]))
 
 
-def _int(value: int) -> Any:
+def whole(value: Any) -> Any:
+    """A number as a constant; one that is computed as it is."""
+    if not isinstance(value, int):
+        return value
     return op.Constant(value=ir.tensor(value, ir.DataType.INT64))

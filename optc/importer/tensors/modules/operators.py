@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,10 +9,13 @@ import onnx_ir as ir
 import torch
 from onnx.defs import OpSchema
 from onnxscript import opset23 as op
-from onnxscript.function_libs.torch_lib.ops import nn
 from onnxscript.values import Op, Opset
 
+from optc.importer.tensors.modules.attending import attending
+from optc.importer.tensors.modules.averages import adaptive_averages, averages
 from optc.importer.tensors.modules.greatest import greatest
+from optc.importer.tensors.modules.recurrent import recurrent
+from optc.importer.tensors.modules.scattered import scattered
 
 _ATEN = torch.ops.aten
 _INT64 = int(ir.DataType.INT64)
@@ -108,30 +110,6 @@ def _places(sequence: Any, x: Any, out_int32: bool, right: bool) -> Any:
     return op.ReduceSum(op.Cast(below, to=int(kind)), last, keepdims=0)
 
 
-def _averages(dims: int) -> Callable[..., Any]:
-    """Of windows, or their sums by another divisor, which PyTorch's translation forgets."""
-
-    def pooled(
-        x: Any,
-        kernel_size: Sequence[int],
-        stride: Sequence[int] = (),
-        padding: Sequence[int] = (0,),
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Any:
-        average = getattr(nn, f"aten_avg_pool{dims}d")
-        if divisor_override is None:
-            return average(x, kernel_size, stride, padding, ceil_mode, count_include_pad)
-        if ceil_mode:
-            raise NotImplementedError("an average pool with ceil_mode and divisor_override")
-        values = kernel_size[0] ** dims if len(kernel_size) == 1 else math.prod(kernel_size)
-        factor = op.CastLike(op.Constant(value_float=values / divisor_override), x)
-        return op.Mul(average(x, kernel_size, stride, padding, False, True), factor)
-
-    return pooled
-
-
 def _inverse(x: Any) -> Any:
     """An engine gives numbers that are not finite where there is none, and raises nothing."""
     return _INVERSE(x)
@@ -177,8 +155,15 @@ TRANSLATIONS: Mapping[Callable[..., Any], Callable[..., Any] | Sequence[Callable
     _ATEN.hypot.default: _hypotenuse,
     _ATEN.bucketize.Tensor: _bucket,
     _ATEN.searchsorted.Tensor: _place,
-    _ATEN.avg_pool2d.default: _averages(2),
-    _ATEN.avg_pool3d.default: _averages(3),
+    _ATEN.avg_pool2d.default: averages(2),
+    _ATEN.avg_pool3d.default: averages(3),
+    _ATEN.adaptive_avg_pool1d.default: adaptive_averages(1),
+    _ATEN.adaptive_avg_pool2d.default: adaptive_averages(2),
+    _ATEN.adaptive_avg_pool3d.default: adaptive_averages(3),
+    _ATEN.scaled_dot_product_attention.default: attending,
+    _ATEN.scatter_reduce.two: scattered,
+    _ATEN.rnn_tanh.input: recurrent("Tanh"),
+    _ATEN.rnn_relu.input: recurrent("Relu"),
     _ATEN.adaptive_max_pool2d.default: greatest(2),
     _ATEN.adaptive_max_pool3d.default: greatest(3),
     _ATEN.linalg_inv.default: _inverse,

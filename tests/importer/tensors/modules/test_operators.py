@@ -101,9 +101,35 @@ def places(x: torch.Tensor) -> Any:
     )
 
 
+def means(x: torch.Tensor) -> Any:
+    """Of what has one place, with and without the value that is there."""
+    places = (x > 0).long()
+    return (
+        torch.ones_like(x).scatter_reduce(1, places, x, "mean"),
+        torch.ones_like(x).scatter_reduce(0, places, x, "mean", include_self=False),
+        torch.ones_like(x).scatter_reduce(1, places, x, "amax", include_self=False),
+    )
+
+
+def attention(x: torch.Tensor) -> Any:
+    """Over two, three and five axes."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+    many = torch.stack([x, x + 1, x * 2, x - 1]).reshape(2, 2, 1, *x.shape)
+    seen = torch.ones(len(x), len(x), dtype=torch.bool).tril()
+    return (
+        attend(x, x, x + 1),
+        attend(x[None], x[None], x[None, :, :2], is_causal=True),
+        attend(x[None], x[None], x[None], attn_mask=seen[None]),
+        attend(x[None], x[None], x[None], attn_mask=seen.float(), scale=0.3),
+        attend(many, many, many[..., :3], attn_mask=seen),
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "x"),
     [
+        (means, FLOATS),
+        (attention, FLOATS),
         (places, FLOATS),
         (averages, FLOATS),
         (ranks, FLOATS),
@@ -121,7 +147,7 @@ def test_pytorch_gives_the_same(function: Callable[[torch.Tensor], Any], x: torc
     wanted = function(x)
     for value, one in zip(run(found.model, {"x": x.numpy()}), wanted, strict=True):
         assert value.dtype == one.numpy().dtype
-        np.testing.assert_allclose(value, one.numpy(), rtol=1e-6)
+        np.testing.assert_allclose(value, one.numpy(), rtol=1e-6, atol=1e-9)
 
 
 def test_windows_of_sizes_that_differ_from_call_to_call() -> None:
@@ -131,6 +157,25 @@ def test_windows_of_sizes_that_differ_from_call_to_call() -> None:
     for height, width in ((7, 9), (12, 8), (2, 64), (3, 5)):
         x = torch.randn(1, 2, height, width, generator=torch.Generator().manual_seed(height))
         np.testing.assert_array_equal(run(found.model, {"x": x.numpy()})[0], pool(x).numpy())
+
+
+@pytest.mark.parametrize("count", [(3, 4), (None, 2), (1, 5)])
+def test_averages_of_windows_of_sizes_that_differ(count: tuple[int | None, int]) -> None:
+    pool = torch.nn.AdaptiveAvgPool2d(count)
+    dynamic = {"input": {2: Dim("height", 2, 64), 3: Dim("width", 2, 64)}}
+    found = import_module(pool, "pool", (torch.zeros(1, 2, 6, 8),), {}, dynamic)
+    for height, width in ((6, 8), (12, 10), (2, 64), (3, 5)):
+        x = torch.randn(1, 2, height, width, generator=torch.Generator().manual_seed(height))
+        given = run(found.model, {"input": x.numpy()})[0]
+        np.testing.assert_allclose(given, pool(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_averages_of_three_axes_and_of_infinities() -> None:
+    x = torch.arange(60.0).reshape(1, 1, 3, 4, 5)
+    x[0, 0, 0, 0, 0] = torch.inf
+    pool = torch.nn.AdaptiveAvgPool3d((2, 3, 4))
+    found = import_module(pool, "pool", (x,), {}, {})
+    np.testing.assert_allclose(run(found.model, {"input": x.numpy()})[0], pool(x).numpy(), 1e-6)
 
 
 def test_an_operator_without_a_translation_is_named() -> None:
