@@ -55,7 +55,7 @@ BUDGET = {
     "optc/compiling/resolving": 2_100,
     "optc/compiling/speech": 300,
     "optc/compiling/stages": 600,
-    "optc/compiling/tensors": 1_100,
+    "optc/compiling/tensors": 1_230,
     "optc/compiling/text": 500,
     "optc/compiling/text_to_text": 200,
     "optc/compiling/training": 2_300,

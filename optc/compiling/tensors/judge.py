@@ -14,6 +14,7 @@ import numpy.typing as npt
 from optc.artifact.manifest import EngineEntry
 from optc.artifact.tasks.task import TARGET
 from optc.compiling.parts.judging import Bounds, Executables
+from optc.compiling.tensors.other_sizes import check_sizes
 from optc.errors import EngineError, InputError
 from optc.proof.gates.measure import GateResult
 from optc.proof.gates.tensors.measure import Run, measure_tensors
@@ -61,9 +62,11 @@ class TensorsJudge:
 
         Raises:
             InputError: The model itself does not take a sample.
+            UnsupportedError: Its graph and its source differ at other sizes than the example's.
         """
         original, padding = baseline[TARGET], self.imported.padding
         _check_samples(original, self.samples[:_CHECKED])
+        check_sizes(self.imported, original.run)
         reference = self.imported.reference or KeptOutputs(original.run)
         return measure_tensors(
             unpadded(engines[TARGET].run, padding),

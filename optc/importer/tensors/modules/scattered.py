@@ -12,7 +12,7 @@ from onnxscript.function_libs.torch_lib.ops import core
 def scattered(
     x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """What has one place in ``x``, reduced; with its own value, or without it."""
+    """Values of one place in ``x``, reduced; with its own, or without it."""
     if reduce != "mean":
         return core.aten_scatter_reduce(x, dim, index, src, reduce, include_self)
     if not x.shape or x.dtype is None or not x.dtype.is_floating_point():

@@ -55,7 +55,8 @@ class OutputFigures:
 
     def _add_error(self, name: str, ours: Float64, theirs: Float64) -> None:
         finite = np.isfinite(theirs)
-        same = np.array_equal(np.isfinite(ours), finite)
+        same = np.array_equal(ours[~finite], theirs[~finite], equal_nan=True)
+        same = same and bool(np.isfinite(ours[finite]).all())
         distance = np.abs(ours[finite] - theirs[finite]).max(initial=0.0) if same else math.inf
         size = np.abs(theirs[finite]).max(initial=0.0)
         self.apart[name] = max(self.apart.get(name, 0.0), float(distance))

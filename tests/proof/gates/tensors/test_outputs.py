@@ -65,6 +65,10 @@ def test_what_is_not_finite_must_be_so_in_both() -> None:
     bad, good = np.array([[np.inf, 1.0]]), np.array([[2.0, 1.0]])
     assert figures(bad, good)["output_error"] == math.inf
     assert figures(bad, bad)["output_error"] == 0
+    for other in (-np.inf, np.nan):
+        assert figures(np.array([[other, 1.0]]), bad)["output_error"] == math.inf
+        assert figures(bad, np.array([[other, 1.0]]))["output_error"] == math.inf
+    assert figures(bad * np.nan, bad * np.nan)["output_error"] == 0
 
 
 def test_another_shape_is_an_error() -> None:
