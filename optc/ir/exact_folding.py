@@ -11,7 +11,8 @@ from onnxscript.rewriter.rules import common as rules
 from optc.system.logs.quiet import quiet
 
 #: Exact. Those of onnxscript's default that leave out sums with 0 and products with 1 are not: they
-#: take a constant below 1e-8 for 0, and a logarithm behind it then gets one.
+#: take a constant below 1e-8 for 0, and a logarithm behind it then gets one. Nor are those that
+#: make one Clip of two, or of one and a Relu: of ranges with nothing in common the later counts.
 _RULES = (
     rules.dropout_inference_rule,
     rules.two_reshapes_matmul_reshape_rule,
@@ -26,9 +27,6 @@ _RULES = (
     rules.min_max_rule,
     rules.max_min_rule,
     rules.successive_relu_rule,
-    rules.successive_clip_rule,
-    rules.successive_clip_relu_rule,
-    rules.successive_relu_clip_rule,
     rules.no_op_cast_rule,
     rules.no_op_expand_rule,
     rules.no_op_transpose_rule,

@@ -21,6 +21,9 @@ _WEIGHTS_ARE_NO_INPUTS = 4
 MOST_BYTES = (1 << 31) - 1
 _STANDARD = ("", "ai.onnx")
 _LATER = f"export it with opset {OPSET} or later"
+#: From this opset on Hardmax is along one axis, and before it over that and all behind it, which
+#: ONNX's converter leaves as it was.
+_ONE_AXIS = 13
 #: What resizes; from opset 11 on a node says where pixels lie, and before it they lie so.
 _RESIZES, _SAYS_WHERE = ("Upsample", "Resize"), 11
 _WHERE = ("coordinate_transformation_mode", "asymmetric")
@@ -61,12 +64,29 @@ def converted(model: ir.Model, name: str) -> ir.Model:
             hint=_LATER,
         ) from error
     found = ir.from_proto(proto)
+    if version < _ONE_AXIS:
+        _largest_of_many_axes(found)
     for node in _nodes(found):
         mode = nearest.get(node.outputs[0].name)
         if node.op_type == "Resize" and mode is not None:
             for key, value in (_WHERE, ("nearest_mode", mode)):
                 node.attributes[key] = ir.AttrString(key, value)
     return found
+
+
+def _largest_of_many_axes(model: ir.Model) -> None:
+    """Keep what Hardmax computed: over a matrix whose rows are the axes from its own on."""
+    for node in [one for one in _nodes(model) if one.op_type == "Hardmax" and not one.domain]:
+        x, result = node.inputs[0], node.outputs[0]
+        axis = node.attributes.get("axis")
+        flat = ir.node("Flatten", [x], {"axis": 1 if axis is None else axis.as_int()})
+        shape = ir.node("Shape", [x])
+        largest = ir.node("Hardmax", [flat.outputs[0]], {"axis": -1})
+        back = ir.node("Reshape", [largest.outputs[0], shape.outputs[0]])
+        made = [flat, shape, largest, back]
+        ir.convenience.replace_nodes_and_values(
+            node.graph or model.graph, node, [node], made, [result], [back.outputs[0]]
+        )
 
 
 def _nodes(model: ir.Model) -> Iterator[ir.Node]:

@@ -50,6 +50,15 @@ def test_pixels_lie_where_they_lay(mode: str, scales: tuple[float, float]) -> No
         np.testing.assert_allclose(found, unchanged(model), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("opset", [7, 11, 12])
+@pytest.mark.parametrize("body", ["y = Hardmax(x)", "y = Hardmax<axis=2>(x)"])
+def test_the_largest_of_several_axes(opset: int, body: str) -> None:
+    """Before opset 13 Hardmax has one largest over an axis and all behind it."""
+    model = graph(opset, body)
+    (found,) = run(import_onnx(model, "m").model, {"x": X})
+    np.testing.assert_array_equal(found, unchanged(model))
+
+
 def test_functions_are_kept() -> None:
     model = graph(13, "y = own.twice(x)")
     model.functions.append(
