@@ -24,8 +24,9 @@ from optc.importer.tensors.folders.text_heads import head_of
 from optc.importer.tensors.folders.text_reader import TextReader
 from optc.importer.tensors.images import as_classifier, images_of_folder
 from optc.importer.tensors.imported import ImportedTensors
+from optc.importer.tensors.modules.dimensions import Dynamic
 from optc.importer.tensors.modules.outputs import tensors_of
-from optc.importer.tensors.program import Dynamic, import_module
+from optc.importer.tensors.program import import_module
 from optc.importer.text_model.part import text_config
 from optc.runtime.tensors.images import ImageInput
 from optc.runtime.tensors.texts import TextScores

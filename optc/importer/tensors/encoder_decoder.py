@@ -20,7 +20,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from optc.artifact.tasks.task import ENCODER, TARGET
 from optc.errors import UnsupportedError
 from optc.importer.tensors.imported import ImportedTensors
-from optc.importer.tensors.program import Dynamic, import_module
+from optc.importer.tensors.modules.dimensions import Dynamic
+from optc.importer.tensors.program import import_module
 from optc.ir.forms.decoder import Exported
 from optc.system.sources.dim import Dim
 

@@ -25,18 +25,16 @@ from optc.importer.tensors.modules.calling import (
     telling,
     unwrapped,
 )
+from optc.importer.tensors.modules.dimensions import Dynamic, axes_of, dynamic_shapes
 from optc.importer.tensors.modules.outputs import left_outputs, name_outputs, state_outputs
 from optc.importer.tensors.modules.recurrent import steps_untold
-from optc.importer.tensors.signature import signature_hint, suggested, violated
+from optc.importer.tensors.signature import signature_hint, suggested, told
 from optc.importer.tensors.translation import first_line, translated
 from optc.importer.tensors.widened import free_inputs, widen
 from optc.ir.exact_folding import fold_exactly
 from optc.system.foreign.file import open_file
 from optc.system.logs.quiet import quiet
 from optc.system.sources.dim import MOST, Dim
-
-#: Dimensions of an argument that differ from call to call.
-Dynamic = Mapping[str, Mapping[int, Dim]]
 
 
 def import_module(
@@ -64,15 +62,15 @@ def import_module(
         )
     module = unwrapped(module)
     args, kwargs = checked_example(module, args, kwargs, name)
+    shapes = dynamic_shapes(module, args, kwargs, dynamic)
     try:
         with quiet(), torch.no_grad(), evaluated(module), steps_untold():
-            shapes = _dynamic_shapes(module, args, kwargs, dynamic)
             program = torch.export.export(
                 module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False
             )
     except Exception as error:  # what a module's own code or the export raises
         raise UnsupportedError(
-            f"PyTorch cannot export the module: {violated(error) or first_line(error)}",
+            f"PyTorch cannot export the module: {told(error) or first_line(error)}",
             where=name,
             hint=suggested(error) or signature_hint(module),
         ) from error
@@ -175,40 +173,6 @@ def _flat(names: Sequence[str], example: Any) -> Tensors:
     return {name: as_array(one) for name, one in zip(names, leaves, strict=True)}
 
 
-def _dynamic_shapes(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Dynamic
-) -> dict[str, Any] | None:
-    """As `torch.export.export` wants them, for every argument that is given."""
-    if not dynamic:
-        return None
-    import inspect
-
-    bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-    unknown = [name for name in dynamic if name not in bound]
-    if unknown:
-        raise InputError(
-            f"forward is given no argument {unknown[0]!r}",
-            where="dynamic",
-            hint=f"it is given {', '.join(bound)}",
-        )
-    made = {
-        d.name: torch.export.Dim(d.name, min=d.least, max=d.most)
-        for axes in dynamic.values()
-        for d in axes.values()
-    }
-    stated = {
-        name: {axis: made[d.name] for axis, d in dynamic[name].items()} if name in dynamic else None
-        for name in bound
-    }
-    # tensors of a list, and of ``*args``, have the dimensions of their argument
-    return {
-        name: type(bound[name])([axes] * len(bound[name]))
-        if isinstance(bound[name], list | tuple)
-        else axes
-        for name, axes in stated.items()
-    }
-
-
 def _name_dims(model: ir.Model, program: ExportedProgram, dynamic: Dynamic) -> list[Dim]:
     """Call dimensions as the user did, or after the first input that has them: the export calls
     them after its own symbols."""
@@ -218,8 +182,7 @@ def _name_dims(model: ir.Model, program: ExportedProgram, dynamic: Dynamic) -> l
         for axis, dim in enumerate(value.shape or ()):
             if not isinstance(dim, int):
                 name = str(value.name)
-                own_axes = dynamic.get(name) or dynamic.get(name.rpartition("_")[0], {})
-                given = own_axes.get(axis)
+                given = axes_of(name, dynamic).get(axis)
                 own = f"{value.name}_{axis}" if given is None else given.name
                 names.setdefault(str(dim.value), own)
     computed = (value for node in model.graph for value in node.outputs)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import os
 import re
+import traceback
+from pathlib import Path
 
 import torch
+
+import optc
 
 #: The words before PyTorch's own bounds, each as ``batch = Dim('batch', min=2, max=63)``.
 _SUGGESTED = "Suggested fixes:"
@@ -14,6 +20,12 @@ _SIZE = re.compile(r"^\s*(\w+) = (\d+)$", re.MULTILINE)
 _SAME = re.compile(r"^\s*(\w+) = ([A-Za-z_]\w*)$", re.MULTILINE)
 #: What contradicts the stated dimensions: PyTorch's lines below its first.
 _VIOLATED = re.compile(r"Constraints violated.*?$(.*?)(?:Suggested fixes:|\n\n|\Z)", re.S | re.M)
+#: What PyTorch says of a branch by values.
+_BRANCH = re.compile(r"[Cc]ould not (?:guard on|extract specialized integer from) data-dependent")
+#: Folders whose code is no model's: PyTorch's, Python's, and this one's.
+_OTHERS = tuple(
+    str(Path(module.__file__ or "").parent) + os.sep for module in (torch, contextlib, optc)
+)
 _MOST_LETTERS = 300
 
 
@@ -28,6 +40,22 @@ def signature_hint(module: torch.nn.Module) -> str:
     shown = ", ".join(names) or "…"
     stated = str(signature).replace("'", "")
     return f"forward{stated} of {type(module).__name__} is called with args=({shown},)"
+
+
+def told(error: BaseException) -> str:
+    """A branch of forward by values of a tensor, with its place, or the contradiction of the stated
+    dimensions; empty if neither is what failed."""
+    if not _BRANCH.search(str(error)):
+        return violated(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if not _is_others(one.filename)]
+    place = f" ({Path(own[-1].filename).name}:{own[-1].lineno}, in {own[-1].name})" if own else ""
+    return f"forward chooses its way, or a size, by the values of a tensor{place}"
+
+
+def _is_others(file: str) -> bool:
+    """True for code of PyTorch, Python or optc; packages lie in a folder of Python's."""
+    return any(file.startswith(one) and "site-packages" not in file[len(one) :] for one in _OTHERS)
 
 
 def violated(error: BaseException) -> str:
@@ -46,6 +74,8 @@ def violated(error: BaseException) -> str:
 def suggested(error: BaseException) -> str:
     """Dimensions that PyTorch suggests in place of those that were stated, as ours; empty where it
     suggests none."""
+    if _BRANCH.search(str(error)):
+        return "torch.where and torch.cond choose by values, and are exported"
     text = str(error).partition(_SUGGESTED)[2]
     bounds = [f"{name} of {b.replace('=', ' ')}" for name, b in _BOUNDS.findall(text) if b]
     if bounds:

@@ -13,8 +13,9 @@ import torch
 from optc.errors import UnsupportedError
 from optc.importer.remote_code import never_ask
 from optc.importer.tensors.imported import ImportedTensors
+from optc.importer.tensors.modules.dimensions import Dynamic
 from optc.importer.tensors.modules.outputs import tensors_of
-from optc.importer.tensors.program import Dynamic, import_module
+from optc.importer.tensors.program import import_module
 from optc.system.foreign.errors import foreign_errors
 from optc.system.sources.dim import Dim
 

@@ -21,6 +21,8 @@ _WRAPPERS: tuple[tuple[type, str], ...] = (
     (torch.nn.DataParallel, "module"),
     (torch.nn.parallel.DistributedDataParallel, "module"),
 )
+#: Packages of layers with packed integers.
+_QUANTIZED = ("torch.ao.nn.quantized", "torch.nn.quantized")
 #: What a result may be that is an output.
 _NUMBERS = (torch.Tensor, int, float)
 #: Of a second call's outputs, over the largest value of the first's: more is another answer.
@@ -40,16 +42,19 @@ def checked_example(
     """The example with NumPy's arrays as tensors.
 
     Raises:
-        UnsupportedError: The module is a script, or has an LSTM with projections; or a tensor of it
-            or of the example is complex (examples alone), sparse or nested.
+        UnsupportedError: The module is a script, or quantized, or has an LSTM with projections; or
+            a tensor of it or of the example is complex (examples alone), sparse or nested.
         InputError: A tensor has no values, or does not lie on the CPU.
     """
     _refuse_kinds(module, name)
     for key, one in chain(module.named_parameters(), module.named_buffers()):
-        if not torch.nn.parameter.is_lazy(one):
-            _check_place(
-                one, f"{name}, {key}", "module.to_empty(device='cpu') and load its weights"
+        if torch.nn.parameter.is_lazy(one):
+            raise InputError(
+                "it is lazy, and has no values yet",
+                where=f"{name}, {key}",
+                hint="call the module once, and load its weights",
             )
+        _check_place(one, f"{name}, {key}", "module.to_empty(device='cpu') and load its weights")
     arrays: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map(
         lambda one: torch.from_numpy(one) if isinstance(one, np.ndarray) else one,
         (tuple(args), dict(kwargs)),
@@ -69,12 +74,24 @@ def _refuse_kinds(module: torch.nn.Module, name: str) -> None:
             hint="give the torch.nn.Module that it was scripted or traced from",
         )
     for key, one in module.named_modules():
+        if type(one).__module__.startswith(_QUANTIZED) and not _is_float(one):
+            raise UnsupportedError(
+                f"it is a {type(one).__name__} that PyTorch quantized, which it does not export",
+                where=f"{name}, {key}" if key else name,
+                hint="give the module before it was quantized: a recipe such as products-int8 "
+                "quantizes it",
+            )
         if getattr(one, "proj_size", 0) and isinstance(one, torch.nn.LSTM):
             raise UnsupportedError(
                 "it is an LSTM with projections, which ONNX's LSTM does not have",
                 where=f"{name}, {key or 'LSTM'}",
                 hint="compute its steps in forward, or train one without proj_size",
             )
+
+
+def _is_float(module: torch.nn.Module) -> bool:
+    """True for what computes in floats, and marks where a quantized module would not."""
+    return isinstance(module, torch.ao.nn.quantized.FloatFunctional)
 
 
 def _check_kind(tensor: torch.Tensor, where: str) -> None:

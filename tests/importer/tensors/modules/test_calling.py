@@ -131,10 +131,17 @@ def projected() -> tuple[torch.nn.Module, Any]:
     return torch.nn.Sequential(torch.nn.ReLU(), torch.nn.LSTM(4, 3, proj_size=2)), X
 
 
+def quantized() -> tuple[torch.nn.Module, Any]:
+    return torch.nn.Sequential(torch.ao.nn.quantized.dynamic.Linear(4, 3)), X
+
+
 @pytest.mark.filterwarnings("ignore:.*jit.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*(ao.quantization|Lazy|TypedStorage)")
 @pytest.mark.parametrize(
     ("made", "error", "problem"),
     [
+        (quantized, UnsupportedError, "Sequential, 0: it is a Linear that PyTorch quantized"),
+        (lambda: (torch.nn.LazyLinear(3), X), InputError, "weight: it is lazy"),
         (scripted, UnsupportedError, "it is TorchScript"),
         (projected, UnsupportedError, "1: it is an LSTM with projections"),
         (lambda: (torch.nn.Linear(4, 3, device="meta"), X), InputError, "weight: it has no values"),
