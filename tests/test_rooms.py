@@ -70,7 +70,7 @@ BUDGET = {
     "optc/importer/gguf": 1_550,
     "optc/importer/pickled": 200,
     "optc/importer/quantized": 1_250,
-    "optc/importer/tensors": 4_430,
+    "optc/importer/tensors": 4_470,
     "optc/importer/text_model": 350,
     "optc/importer/tracing": 350,
     "optc/ir": 1_750,

@@ -80,6 +80,18 @@ def _hypotenuse(x: Any, y: Any) -> Any:
     return op.Mul(longer, op.Sqrt(op.Add(one, op.Mul(ratio, ratio))))
 
 
+def _log_of_sigmoid(x: Any) -> Any:
+    """Finite wherever x is: a sigmoid below the smallest number is 0, and has no logarithm."""
+    return op.Neg(op.Softplus(op.Neg(x)))
+
+
+def _log_of_sum(x: Any, y: Any) -> Any:
+    """By the larger one: exponentials of large numbers are infinite, and all of small ones 0."""
+    same = op.CastLike(op.Constant(value_float=0.0), x)  # of equal infinities, too
+    apart = op.Where(op.Equal(x, y), same, op.Abs(op.Sub(x, y)))
+    return op.Add(op.Max(x, y), op.Softplus(op.Neg(apart)))
+
+
 def _bucket(x: Any, boundaries: Any, out_int32: bool = False, right: bool = False) -> Any:
     return _places(boundaries, x, out_int32, right)
 
@@ -153,6 +165,8 @@ TRANSLATIONS: Mapping[Callable[..., Any], Callable[..., Any] | Sequence[Callable
     _ATEN.sort.stable: _sorted,
     _ATEN._cdist_forward.default: _distances,
     _ATEN.hypot.default: _hypotenuse,
+    _ATEN.log_sigmoid.default: _log_of_sigmoid,
+    _ATEN.logaddexp.default: _log_of_sum,
     _ATEN.bucketize.Tensor: _bucket,
     _ATEN.searchsorted.Tensor: _place,
     _ATEN.avg_pool2d.default: averages(2),

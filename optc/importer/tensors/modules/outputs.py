@@ -81,8 +81,21 @@ def state_outputs(model: ir.Model, program: ExportedProgram, kept: Sequence[int]
             continue
         if value.shape is None:
             value.shape = ir.Shape([d if isinstance(d, int) else str(d) for d in known.shape])
+        kind = from_torch_dtype(known.dtype)
         if value.dtype is None:
-            value.dtype = from_torch_dtype(known.dtype)
+            value.dtype = kind
+        elif value.dtype != kind:
+            _convert(model, value, kind)
+
+
+def _convert(model: ir.Model, value: ir.Value, kind: ir.DataType) -> None:
+    """Give a result its own type: of a sum of float16, which is computed in float32, the exporter
+    converts what others read, and not the output."""
+    node = ir.node("Cast", [value], {"to": int(kind)})
+    (result,) = node.outputs
+    result.shape, result.dtype = value.shape, kind
+    model.graph.append(node)
+    model.graph.outputs[model.graph.outputs.index(value)] = result
 
 
 def name_outputs(model: ir.Model, program: ExportedProgram, kept: Sequence[int]) -> None:

@@ -101,6 +101,22 @@ def places(x: torch.Tensor) -> Any:
     )
 
 
+def logarithms(x: torch.Tensor) -> Any:
+    large, functional = x * 100, torch.nn.functional
+    return (
+        functional.logsigmoid(x),
+        functional.logsigmoid(large),
+        torch.logaddexp(x, x.flip(0)),
+        torch.logaddexp(large, large.flip(0)),
+        torch.logaddexp(x / 0, x / 0),
+    )
+
+
+def halves(x: torch.Tensor) -> Any:
+    """Computed in float32, and of the type of their operands."""
+    return x.sum(1), x.cumsum(0), x.sum(), x.sum(1).abs(), x.sum(0, dtype=torch.float32)
+
+
 def means(x: torch.Tensor) -> Any:
     """Of what has one place, with and without the value that is there."""
     places = (x > 0).long()
@@ -128,6 +144,8 @@ def attention(x: torch.Tensor) -> Any:
 @pytest.mark.parametrize(
     ("function", "x"),
     [
+        (logarithms, FLOATS),
+        (halves, FLOATS.half()),
         (means, FLOATS),
         (attention, FLOATS),
         (places, FLOATS),
