@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from optc.cli.inputs import tensors_run
 from optc.compiling.parts.judging import measure_parts
+from optc.errors import EngineError, InputError
 from optc.system.hardware.machine import this_machine
 from tests.cli.conftest import Optc
 from tests.importer.tensors.test_onnx_source import WEIGHT, proto
@@ -42,6 +45,20 @@ def test_the_commands(file: Path, tmp_path: Path, optc: Optc) -> None:
         told = optc(words[0], tmp_path / "a", *words[1:])
         assert told.code == 2, told.err
         assert "where steps are needed" in told.err
+
+
+def test_values_at_which_the_model_fails_are_the_file_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(arrays: object) -> None:
+        raise EngineError("9 is beyond the table", where="toy")
+
+    np.savez(tmp_path / "x.npz", x=np.array([9]))
+    monkeypatch.setattr(
+        tensors_run, "load_tensors", lambda *_, **__: nullcontext(SimpleNamespace(run=run))
+    )
+    with pytest.raises(InputError, match=r"x\.npz: .* at these inputs: 9 is beyond the table"):
+        tensors_run.run_tensors(tmp_path, tmp_path / "x.npz", None, None, as_json=False)
 
 
 @pytest.mark.parametrize("text", ["batch", "batch=x", "batch=4..2", "1=2..3", "=1..2"])

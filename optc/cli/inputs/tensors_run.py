@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from optc.cli.output import print_json, visible
 from optc.compiling.tensors.samples import read_arrays
-from optc.errors import InputError
+from optc.errors import EngineError, InputError
 from optc.runtime.tensors.classifier import Classifier
 from optc.runtime.tensors.images import image_files, is_image
 from optc.runtime.tensors.load import load_tensors
@@ -43,7 +43,14 @@ def run_tensors(
             return
         arrays = read_arrays(inputs)
         started = time.perf_counter()
-        outputs = loaded.run(arrays)
+        try:
+            outputs = loaded.run(arrays)
+        except EngineError as error:  # such as an index beyond a table
+            raise InputError(
+                f"the model fails at these inputs: {error.message}",
+                where=str(inputs),
+                hint="give values and sizes that it takes",
+            ) from error
         seconds = time.perf_counter() - started
         info = dict(loaded.info)
     if output is not None:
