@@ -1,20 +1,25 @@
 """docs/tutorial: the commands of each page run in order, and print what the page shows.
 
 A block whose first line is ``# file: NAME`` is that file. In a ``console`` block, lines that begin
-with ``$`` are commands; each line below is found in what the command prints. Those of optc run in
-this process, where what they import is there already.
+with ``$`` are commands; each line below is found in what the command prints. Those of optc and
+scripts run in this process, where what they import is there already.
 """
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.cli.conftest import Optc, optc
 
@@ -93,7 +98,24 @@ def _outcome(command: str, optc: Optc) -> tuple[int, str]:
         if kept is not None:
             Path(kept).write_text(done.out, encoding="utf-8")
         return done.code, done.err if kept is not None else done.out + done.err
+    if words[0] == "python" and words[1:] and words[1].endswith(".py"):
+        return _script(words[1])
     program, _, arguments = command.partition(" ")
     line = f"{sys.executable if program == 'python' else program} {arguments}"
     ran = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
     return ran.returncode, ran.stdout + ran.stderr
+
+
+def _script(name: str) -> tuple[int, str]:
+    """Exit code of a script that ends by itself, and what it prints; it changes no random numbers
+    of PyTorch for others."""
+    printed = StringIO()
+    with (
+        redirect_stdout(printed),
+        redirect_stderr(printed),
+        warnings.catch_warnings(),
+        torch.random.fork_rng([]),
+    ):
+        warnings.simplefilter("default")
+        runpy.run_path(name, run_name="__main__")
+    return 0, printed.getvalue()
