@@ -21,7 +21,7 @@ import optc
 from tests.support.cost.asleep import sleep_in_sessions
 from tests.support.cost.covering import mark_the_rest
 from tests.support.cost.forked_compiler import fork_compilers
-from tests.support.cost.narrow import narrow_engines
+from tests.support.cost.narrow import narrow_engines, narrow_name
 from tests.support.cost.rounded import rounded
 from tests.support.cost.subject import begin, with_passes
 from tests.support.shared import made_once, shared_folder
@@ -100,11 +100,11 @@ def as_wide_as_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def exact_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The trained example in float32, ungated, compiled by a process of its own."""
+    """The trained example in float32, ungated, compiled by a process of its own, narrow."""
 
     def compile(folder: Path) -> Path:
         output = folder / "artifact"
-        options = ("--recipe", "fp32", "-o", str(output), "--no-gates")
+        options = ("--recipe", "fp32", "-o", str(output), "--no-gates", "--target", narrow_name())
         command = [sys.executable, "-m", "optc", "compile", str(MODELS / "pycode"), *options]
         subprocess.run(command, cwd=MODELS.parents[1], check=True, capture_output=True)
         return output

@@ -21,6 +21,8 @@ from optc.proof.conversations.tokens import token_stream
 from optc.proof.reference.text import cut_windows, read_documents
 from tests.runtime.test_lean_import import run as run_lean
 from tests.support.cost import command
+from tests.support.cost.narrow import narrow_name
+from tests.support.cost.rounded import rounded
 from tests.support.cost.subject import with_passes
 from tests.support.shared import made_once
 
@@ -70,11 +72,11 @@ def unquantized() -> Remembering:
 
 
 def gated(factory: pytest.TempPathFactory, recipe: str) -> tuple[Path, Path, dict[str, Any]]:
-    """The example compiled with gates on 11 windows: text, artifact, and what the command said."""
+    """The example compiled with gates on five windows: text, artifact, what the command said."""
 
     def compile(folder: Path) -> tuple[Path, Path, dict[str, Any]]:
         text, output = folder / "text.jsonl", folder / "artifact"
-        text.write_text(documents(3, 7), encoding="utf-8")
+        text.write_text(documents(3, 4), encoding="utf-8")
         with with_passes():
             done = optc("compile", MODEL, "--recipe", recipe, "-o", output, "--eval-text", text)
         return text, output, done
@@ -141,7 +143,7 @@ def test_a_failed_gate_leaves_nothing(folder: Path, tmp_path: Path) -> None:
         "compile",
         ROOT / "examples/models/pycode-draft",  # smaller: it is refused anyway
         "--recipe",
-        "int8-fused",
+        rounded("int8-fused", tmp_path),
         "-o",
         output,
         "--eval-text",
@@ -170,7 +172,7 @@ with optc.load(sys.argv[1]) as engine:
 @pytest.mark.native
 def test_two_compiles_are_byte_identical(exact_artifact: Path, folder: Path) -> None:
     again = folder / "again"  # by another process than the first
-    package.compile(MODEL, "fp32", again, no_gates=True)
+    package.compile(MODEL, "fp32", again, target=narrow_name(), no_gates=True)
     files = {p.relative_to(exact_artifact) for p in exact_artifact.rglob("*") if p.is_file()}
     assert files == {p.relative_to(again) for p in again.rglob("*") if p.is_file()}
     differing = [

@@ -28,6 +28,11 @@ def narrowed(target: Target) -> Target:
     return replace(target, features=narrow.features)
 
 
+def narrow_name() -> str:
+    """The name of what means are compiled for here, for a process to be given."""
+    return "native" if known_targets()[NARROW].missing_on(host_features()) else NARROW
+
+
 def narrow_engines(patch: pytest.MonkeyPatch) -> None:
     """From now on TVM's engines are built so in this process."""
     build, build_tensors = TvmBackend.build, TvmBackend.build_tensors
