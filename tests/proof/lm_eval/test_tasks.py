@@ -15,6 +15,7 @@ import pytest
 from optc.errors import OptcError
 from optc.proof.lm_eval.tasks import check_task
 from tests.proof.lm_eval.conftest import MODEL, ROOT
+from tests.support.cost import command
 
 TASKS = "examples/tasks"
 
@@ -117,14 +118,18 @@ def test_what_is_absent_is_one_error(tmp_path: Path) -> None:
 
 
 def test_data_that_is_absent_ends_the_command(
-    drafting_artifact: Callable[[str], Path],
+    drafting_artifact: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In this process, where lm-eval and its packages are imported already; they read once whether
+    they may fetch."""
     pytest.importorskip("lm_eval", reason="lm-eval is not installed (pip install 'optc[eval]')")
-    done = run("eval", drafting_artifact("int8"), "--tasks", "arc_easy")
-    assert done.returncode == 2
-    assert "error: --tasks: the data of the task 'arc_easy' is not on this machine" in done.stderr
-    assert "ai2_arc" in done.stderr
-    assert "Traceback" not in done.stderr
+    for name in ("datasets.config", "huggingface_hub.constants"):
+        monkeypatch.setattr(f"{name}.HF_HUB_OFFLINE", True)
+    artifact = drafting_artifact("int8")
+    error = command.optc("eval", artifact, "--tasks", "arc_easy", code=2)["error"]
+    assert error["where"] == "--tasks"
+    assert "the data of the task 'arc_easy' is not on this machine" in error["message"]
+    assert "ai2_arc" in error["message"]
 
 
 def test_the_data_is_what_the_script_writes() -> None:
