@@ -93,13 +93,18 @@ def told(report: PassReport) -> list[str]:
     return [key for key in keys if report.facts.pop(key, None)]
 
 
-def test_killed_after_each_save_it_goes_on_there(run: Run, saves: list[int], folder: Path) -> None:
+@pytest.mark.parametrize("most", [4, pytest.param(99, marks=pytest.mark.long)])
+def test_killed_after_a_save_it_goes_on_there(
+    run: Run, saves: list[int], folder: Path, most: int
+) -> None:
+    """After each, or after the first, the last that is not the whole, and some between them."""
     plain, digest = run("")
     assert saves[1] == 0
     run("whole")
     every = saves[1]
     assert every >= 1
-    for count in range(1, every):  # after the last one the calibration is complete
+    # after the last one the calibration is complete
+    for count in sorted({*np.linspace(1, every - 1, min(most, every - 1), dtype=int).tolist()}):
         cache = f"killed-{count}"
         saves[:] = count, 0
         with pytest.raises(KilledError):

@@ -117,16 +117,18 @@ def test_what_no_memory_holds_fails_and_the_others_are_served() -> None:
         simulate(SPEC, step_times(step=1.0), jobs[:1], small)
 
 
-def test_ten_thousand_requests_end_and_give_their_blocks_back() -> None:
+@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_thousands_of_requests_end_and_give_their_blocks_back(count: int) -> None:
     """On pools so small that requests are preempted; `simulate` checks the blocks at the end."""
-    spec = "poisson:rate=900,requests=10000,prompt=lognormal(20,1),output=exponential(6),prefix=8"
+    lengths = "prompt=lognormal(20,1),output=exponential(6),prefix=8"
+    spec = f"poisson:rate=900,requests={count},{lengths}"
     arrivals = read_workload(spec)
     jobs, _ = make_jobs(arrivals, 1000, 256)
     tight = replace(EASY, kv_memory=16 * BLOCK_BYTES)
     times = step_times(step=1e-3, row=1e-4)
     run = simulate(SPEC, times, jobs, tight)
     assert [r.output_tokens for r in run.requests] == [j.output_tokens for j in jobs]
-    assert run.counters.finished == {"length": 10_000}
+    assert run.counters.finished == {"length": count}
     assert run.counters.preemptions > 0
     assert all(0 < (r.metrics.ttft_s or 0) <= (r.metrics.e2e_s or 0) for r in run.requests)
 

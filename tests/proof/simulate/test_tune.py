@@ -51,7 +51,7 @@ def test_no_settings_are_simulated_twice() -> None:
 @pytest.mark.parametrize(("acceptance", "drafts"), [(0.9, True), (0.01, False)])
 def test_speculation_is_chosen_where_drafts_are_accepted(acceptance: float, drafts: bool) -> None:
     search = tuner(
-        "poisson:rate=0.2,requests=20,prompt=20,output=100",
+        "poisson:rate=0.2,requests=8,prompt=20,output=60",
         Slo(tpot=0.008),
         acceptance=acceptance,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,10 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+#: By name: an import takes seconds.
+_IMPORTED: dict[str, ImportedTensors] = {}
+
+
 def folder_of(name: str, folder: Path) -> Path:
     """A folder with a model of a family, with seeded random weights."""
     kind, config, options = FAMILIES[name]
@@ -64,8 +69,12 @@ def folder_of(name: str, folder: Path) -> Path:
 
 
 def imported(name: str, folder: Path) -> ImportedTensors:
-    """The model of a family as the importer gives it."""
-    return import_encoder(folder_of(name, folder / name))
+    """The model of a family as the importer gives it, which reads it once; the graph is the
+    caller's own."""
+    if name not in _IMPORTED:
+        _IMPORTED[name] = import_encoder(folder_of(name, folder / name))
+    found = _IMPORTED[name]
+    return replace(found, model=found.model.clone())
 
 
 def padded(found: ImportedTensors, pad: int = 0) -> dict[str, Array]:
