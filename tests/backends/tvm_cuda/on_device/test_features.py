@@ -39,7 +39,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return one
 
 
-@pytest.mark.parametrize("name", ["sinks", "alibi", "chunks"])
+#: Kernels of attention with chunks have tests of their own.
+@pytest.mark.parametrize("name", ["sinks", "alibi", pytest.param("chunks", marks=pytest.mark.long)])
 def test_what_attention_may_have(build: Build, name: str) -> None:
     engine = build(name, FUSED, FAMILIES[name])
     executable = engine.load()

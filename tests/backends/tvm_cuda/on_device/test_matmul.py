@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 
 from optc.backends.tvm.kernels.matmul.matmul_float import FloatMatmul
 from optc.backends.tvm.kernels.matmul.matmul_int import IntMatmul
@@ -41,7 +45,25 @@ def check_integers(config: IntMatmul) -> None:
         np.testing.assert_array_equal(part, whole[start:stop])
 
 
-@pytest.mark.parametrize("config", INTEGERS, ids=lambda config: config.name)
+#: Widths, groups and corrections that the others have, too, or that values without saturation show.
+MUCH_ALIKE = (
+    IntMatmul(192, 256),
+    IntMatmul(64, 96, 8, 64, asymmetric=True),
+    IntMatmul(200, 256, 4, 32),
+    IntMatmul(64, 256, 4, asymmetric=True),
+    FloatMatmul(64, 1024, "bfloat16"),
+)
+
+
+def shown(configs: Sequence[Any]) -> list[ParameterSet]:
+    """Tests of configurations, of which some are long."""
+    long = pytest.mark.long
+    return [
+        pytest.param(one, id=one.name, marks=[long] if one in MUCH_ALIKE else []) for one in configs
+    ]
+
+
+@pytest.mark.parametrize("config", shown(INTEGERS))
 def test_integers_are_exact_and_rows_keep_their_bits(config: IntMatmul) -> None:
     check_integers(config)
 
@@ -66,7 +88,7 @@ def test_extreme_values_do_not_saturate(config: IntMatmul) -> None:
     cpu.test_extreme_values_do_not_saturate(config, DEVICE)
 
 
-@pytest.mark.parametrize("config", FLOATS, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", shown(FLOATS))
 def test_floats_match_float64_and_rows_keep_their_bits(config: FloatMatmul) -> None:
     x, operands, expected = float_case(config, ROWS)
     whole = run(config, DEVICE, [x, *operands])

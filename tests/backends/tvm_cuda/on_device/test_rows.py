@@ -16,8 +16,11 @@ from tests.backends.tvm.kernels.token_wise import test_layer_norm as layer_norm
 from tests.backends.tvm.kernels.token_wise import test_norm as norm
 from tests.backends.tvm.kernels.token_wise import test_quantize as quantize
 
+#: What a case with another block, width or layout shows.
+LONG = pytest.mark.long
 
-@pytest.mark.parametrize("width", [8, 100, 576])
+
+@pytest.mark.parametrize("width", [8, 100, pytest.param(576, marks=LONG)])
 def test_quantization_equals_numpy_exactly(width: int) -> None:
     quantize.test_equals_numpy_exactly(DEVICE, width)
 
@@ -36,7 +39,7 @@ def test_head_rms_norm() -> None:
     norm.test_head_rms_norm(DEVICE)
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [pytest.param(True, marks=LONG), False])
 def test_heads_side_by_side(shared: bool) -> None:
     head_concat.test_heads_side_by_side(DEVICE, 17, 3, shared)
 
@@ -46,7 +49,9 @@ def test_gated_activation(name: str) -> None:
     activation.test_against_float64(DEVICE, name, 40)
 
 
-@pytest.mark.parametrize(("alpha", "limit", "shift"), [(1.702, 7.0, 1.0), (1.0, 4.0, 0.0)])
+@pytest.mark.parametrize(
+    ("alpha", "limit", "shift"), [(1.702, 7.0, 1.0), pytest.param(1.0, 4.0, 0.0, marks=LONG)]
+)
 def test_clamped_gates(alpha: float, limit: float, shift: float) -> None:
     activation.test_clamped_against_float64(DEVICE, alpha, limit, shift)
 
@@ -84,15 +89,18 @@ def test_packed_head(bits: int, group: int, asymmetric: bool, width: int) -> Non
 @pytest.mark.parametrize(
     ("width", "block", "inverse"),
     [
-        *[(96, 16, False), (17, 16, True), (100, 64, True), (577, 64, False)],
-        *[(330, 256, True), (640, 256, False), (1028, 256, True)],
+        *[(17, 16, True), (577, 64, False), (330, 256, True), (640, 256, False)],
+        *(pytest.param(*one, marks=LONG) for one in [(96, 16, False), (100, 64, True)]),
+        pytest.param(1028, 256, True, marks=LONG),
     ],
 )
 def test_rows_are_rotated(width: int, block: int, inverse: bool) -> None:
     hadamard.test_rows_are_rotated(DEVICE, width, block, inverse)
 
 
-@pytest.mark.parametrize(("width", "block"), [(100, 16), (576, 64), (257, 256)])
+@pytest.mark.parametrize(
+    ("width", "block"), [(100, 16), (257, 256), pytest.param(576, 64, marks=LONG)]
+)
 def test_quantization_rotates_before_it_rounds(width: int, block: int) -> None:
     hadamard.test_quantization_rotates_before_it_rounds(DEVICE, width, block, 8)
 
@@ -101,11 +109,12 @@ def test_norms_rotate_before_they_round() -> None:
     hadamard.test_norms_give_the_bits_of_the_kernels_apart(DEVICE, True)
 
 
-@pytest.mark.parametrize("block", [64, 256])
+@pytest.mark.parametrize("block", [pytest.param(64, marks=LONG), 256])
 def test_gated_activations_rotate_before_they_round(block: int) -> None:
     hadamard.test_gated_activations_give_the_bits_of_the_kernels_apart(DEVICE, block)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("bits", [0, 8])
 @pytest.mark.parametrize(("rows", "k", "width"), [(1, 64, 16), (5, 41, 48)])
 def test_adapters_shrink(bits: int, rows: int, k: int, width: int) -> None:
