@@ -28,6 +28,9 @@ from optc.runtime.text.tokenizer import Tokenizer
 from optc.runtime.threads.awaiting import Submitters, submitted
 from tests.runtime.support.texts import byte_level
 from tests.runtime.support.toy import ToyExecutable, generate_naively, toy_spec
+from tests.support.cost.only_new import only_new_objects
+
+__all__ = ["only_new_objects"]
 
 GREEDY = SamplingParams(temperature=0, max_tokens=6)
 LONG = SamplingParams(max_tokens=None, ignore_eos=True, temperature=0)

@@ -22,6 +22,9 @@ from optc.runtime.params import SamplingParams
 from optc.runtime.text.tokenizer import Tokenizer
 from tests.runtime.support.texts import byte_level
 from tests.runtime.support.toy import ToyExecutable, toy_spec
+from tests.support.cost.only_new import only_new_objects
+
+__all__ = ["only_new_objects"]
 
 #: A hang is not waited for longer than this; nothing else depends on it.
 HANG_S = 20.0

@@ -33,6 +33,9 @@ from tests.runtime.adapters.test_peft import SPEC as ADAPTERS
 from tests.runtime.adapters.test_peft import saved
 from tests.runtime.support.census import entries, living
 from tests.serve.toys import SPEC, AdaptedExecutable, tokenizer
+from tests.support.cost.only_new import only_new_objects
+
+__all__ = ["only_new_objects"]
 
 #: Requests of a round; rounds until all is full, and those that are counted.
 REQUESTS, WARM, COUNTED = 16, 2, 2
