@@ -1,4 +1,4 @@
-"""Ten thousand requests in virtual time: priorities, deadlines, cancellations, a tiny pool."""
+"""Thousands of requests in virtual time: priorities, deadlines, cancellations, a tiny pool."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 from optc.runtime.scheduling.policy import place, steps_when_first
 from tests.runtime.support.jobs import Job, World, make_world
 
-REQUESTS = 10_000
+#: Of a short run, and of a long one.
+FEW, MANY = 2_000, 10_000
 BUDGET = 64
 
 
 @dataclass
 class History:
-    """What happened to all requests, in steps."""
+    """What happened to all of so many requests, in steps."""
 
+    requests: int
     jobs: list[Job] = field(default_factory=list)
     arrived: list[int] = field(default_factory=list)
     deadlines: dict[int, list[Job]] = field(default_factory=dict)
@@ -29,7 +31,7 @@ class History:
 
 def arrive(world: World, history: History, rng: np.random.Generator, now: int) -> None:
     """A few requests; a tenth of them with a deadline, which some will miss."""
-    for _ in range(min(int(rng.poisson(1.8)), REQUESTS - len(history.jobs))):
+    for _ in range(min(int(rng.poisson(1.8)), history.requests - len(history.jobs))):
         prompt, output = int(rng.integers(1, 30)), int(rng.integers(1, 14))
         job = world.add(prompt, output, priority=int(rng.integers(-1, 3)))
         history.jobs.append(job)
@@ -50,7 +52,7 @@ def cut(world: World, history: History, rng: np.random.Generator, now: int) -> N
             history.ended[job.id] = now
 
 
-def simulate(prefix_cache: bool) -> History:
+def simulate(prefix_cache: bool, requests: int) -> History:
     rng = np.random.default_rng(7)
     world = make_world(
         longest=44,
@@ -60,8 +62,8 @@ def simulate(prefix_cache: bool) -> History:
         block_size=4,
         prefix_cache=prefix_cache,
     )
-    history, now = History(), 0
-    while len(history.ended) < REQUESTS:
+    history, now = History(requests), 0
+    while len(history.ended) < requests:
         arrive(world, history, rng, now)
         cut(world, history, rng, now)
         decoding = [j for j in world.scheduler.running if j.num_tokens - j.num_computed == 1]
@@ -95,10 +97,11 @@ def steps_over_bound(history: History) -> npt.NDArray[np.int64]:
     return ended - fixed - own - np.array(ahead)
 
 
+@pytest.mark.parametrize("requests", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
 @pytest.mark.parametrize("prefix_cache", [False, True])
-def test_ten_thousand_requests(prefix_cache: bool) -> None:
-    history = simulate(prefix_cache)
-    assert len(history.jobs) == REQUESTS
+def test_all_requests_end_in_time(prefix_cache: bool, requests: int) -> None:
+    history = simulate(prefix_cache, requests)
+    assert len(history.jobs) == requests
     assert history.preempted > 100, "the pool is tiny"
-    assert REQUESTS * 0.8 < history.completed < REQUESTS, "some were late or cancelled"
+    assert requests * 0.8 < history.completed < requests, "some were late or cancelled"
     assert steps_over_bound(history).max() <= 0
