@@ -31,6 +31,8 @@ _DECOMPOSED = {
     "Bf16ExpertMatMul": "a Loop over the chosen experts, its body",
     "QuantizedExpertMatMul": "a Loop over the chosen experts, its body, in float32",
     "CombineExperts": "Mul and ReduceSum, its body",
+    "SplitHeads": "Reshape and Expand, its body",
+    "MergeHeads": "Reshape, its body",
 }
 #: Operators whose bodies compute in float32, which engines for CUDA do not.
 _FLOAT32_ONLY = frozenset({"TopKRouter", *EXPERT_MATMULS, "CombineExperts", "BlockHadamard"})

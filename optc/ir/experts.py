@@ -86,13 +86,14 @@ def feeds_router(value: ir.Value) -> bool:
 
 
 def values_of_experts(graph: ir.Graph) -> set[ir.Value]:
-    """Values [..., k, N], a row for each chosen expert: results of matmuls by experts and what is
-    computed of them, until they are combined."""
+    """Values [..., k, N], a row for each chosen expert or head: results of matmuls by experts,
+    heads that were split off, and what is computed of them, until they are combined or merged."""
     found: set[ir.Value] = set()
     for node in graph:
-        if is_op(node, "CombineExperts", domain=DOMAIN):
+        if is_op(node, "CombineExperts", "MergeHeads", domain=DOMAIN):
             continue
-        if is_op(node, *EXPERT_MATMULS, domain=DOMAIN) or any(v in found for v in node.inputs):
+        starts = is_op(node, *EXPERT_MATMULS, "SplitHeads", domain=DOMAIN)
+        if starts or any(v in found for v in node.inputs):
             found.update(node.outputs)
     return found
 

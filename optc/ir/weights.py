@@ -230,6 +230,28 @@ def rows_of_columns(weight: LazyWeight) -> LazyWeight:
     )
 
 
+def transposed_blocks(weight: LazyWeight, size: int) -> LazyWeight:
+    """Each ``size`` rows of a weight [N, K] as K rows of ``size`` columns, [N / size * K, size]."""
+    blocks, width = weight.rows_shape[0] // size, weight.rows_shape[1]
+
+    def read(start: int, stop: int) -> Array:
+        parts = []
+        for block in range(start // width, -(-stop // width)):
+            rows = weight.read_rows(block * size, (block + 1) * size)
+            first = block * width
+            parts.append(rows.T[max(start - first, 0) : min(stop - first, width)])
+        return np.ascontiguousarray(np.concatenate(parts))
+
+    return LazyWeight(
+        read,
+        (blocks * width, size),
+        weight.dtype,
+        weight.name or "",
+        transposed=weight.transposed,
+        given=None if weight.given is None else Given(weight.given.label),
+    )
+
+
 def rows_from(weight: LazyWeight, first: int) -> LazyWeight:
     """The rows of a weight from ``first`` on."""
     read = weight.read_rows

@@ -49,6 +49,7 @@ class AddAdapters(Pass):
         "the engine has room for LoRA adapters, which are applied beside its weights"
     )
     required: ClassVar[bool] = True
+    knows_experts: ClassVar[bool] = False
     takes: ClassVar[tuple[type[Form], ...]] = (RaggedStep,)
     gives: ClassVar[type[Form]] = RaggedStep
     max: int = 8

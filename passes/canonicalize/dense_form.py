@@ -24,6 +24,7 @@ _OWN = frozenset(
         *("Attention", "CrossAttention", "HeadRMSNorm", "HeadConcat", "GatedActivation"),
         *("BlockHadamard", "CausalConv", "LinearAttention"),
         *("TopKRouter", "ExpertMatMul", "CombineExperts", "PoolRows", "WindowRows"),
+        *("SplitHeads", "MergeHeads"),
     }
 )
 #: How far from an offending node a recorded miss is looked for.

@@ -47,7 +47,7 @@ _AXIS = frozenset({"Split", "Concat", "RMSNormalization", "LayerNormalization", 
 _OURS = frozenset(
     {
         *("HeadRMSNorm", "GatedActivation", "AddRMSNorm", "Attention", "BlockHadamard"),
-        "HeadConcat",
+        *("HeadConcat", "SplitHeads", "MergeHeads"),
         *(
             "TopKRouter",
             "ExpertMatMul",

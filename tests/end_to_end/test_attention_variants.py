@@ -1,5 +1,5 @@
-"""Tiny decoders with attention sinks, with ALiBi that is spelled out, and with short convolutions
-or recurrences: transformers' tokens, and the same tokens in every combination of chunks, batch
+"""Tiny decoders with attention sinks, with ALiBi that is spelled out, with short convolutions or
+recurrences, and with latents: transformers' tokens, and the same tokens in every combination of chunks, batch
 mates, prefix hits and drafts."""
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import optc
 from optc import registry
 from optc.artifact.artifact import Artifact
 from optc.errors import UnsupportedError
+from optc.runtime.executable.executable import StepInterface
 from tests.backends.tvm.engine_driver import EngineDriver
 from tests.end_to_end.test_families import greedy
 from tests.importer.decoders import VOCABULARY, build, config_of, save
@@ -67,9 +68,24 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "position_embedding_type": "rope",
         },
     ),
+    "latents": (
+        "MiniCPM3",
+        {
+            "hidden_size": 64,
+            "num_hidden_layers": 2,
+            "intermediate_size": 96,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "q_lora_rank": 24,
+            "kv_lora_rank": 24,
+            "qk_nope_head_dim": 16,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 16,
+        },
+    ),
 }
 #: Those whose rows may form a tree.
-TREES = ("sinks", "alibi")
+TREES = ("sinks", "alibi", "latents")
 #: Those whose states cannot take tokens back: drafts that hold are computed again.
 RECURRENT = ("convolutions", "delta rules", "state spaces")
 RANDOM = np.random.default_rng(11)
@@ -154,6 +170,14 @@ def test_every_combination_gives_the_tokens_of_plain_decoding(
                 assert tokens == plain, (speculate, chunked, hit, batched)
                 assert (cached > 0) == hit
                 assert (drafted > 0) == (speculate != "off")
+
+
+def test_the_cache_holds_latents(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One head of 8 shared columns and a latent of 24, and that latent once more."""
+    entry = Artifact.open(compiled(tmp_path_factory, "latents")).engine(None)
+    assert isinstance(entry.spec, StepInterface)
+    kept = [(layer.kv_heads, layer.key_dim, layer.value_dim) for layer in entry.spec.layers]
+    assert kept == [(1, 32, 24), (1, 32, 24)]
 
 
 @pytest.mark.parametrize("name", TREES)

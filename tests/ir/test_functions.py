@@ -77,6 +77,15 @@ def test_heads_side_by_side(shared: int) -> None:
     np.testing.assert_array_equal(got, np.concatenate([each, b], -1).reshape(2, 3, -1))
 
 
+@pytest.mark.parametrize("lead", [(2, 3), (5,)])
+def test_heads_apart_and_together(lead: tuple[int, ...]) -> None:
+    x = f32(*lead, 12)
+    apart, numbers = call("SplitHeads", [x], num_heads=4)
+    np.testing.assert_array_equal(apart, x.reshape(*lead, 4, 3))
+    np.testing.assert_array_equal(numbers, np.broadcast_to(np.arange(4), (*lead, 4)))
+    np.testing.assert_array_equal(call("MergeHeads", [apart])[0], x)
+
+
 @pytest.mark.parametrize("name", ["silu", "gelu", "gelu_tanh"])
 def test_gated_activation(name: str) -> None:
     x = 3 * f32(4, 10)

@@ -15,6 +15,7 @@ from optc.ir.weights import (
     concatenate_rows,
     permute_rows,
     take_rows,
+    transposed_blocks,
 )
 from tests.support.ir_text import Array, f32
 
@@ -140,3 +141,15 @@ def test_rows_in_another_order(transposed: bool) -> None:
     assert reader.reads == [(0, 4), (149, 151)], "what lies between is not read"
     for start, stop in [(0, 1), (2, 5), (3, 7)]:
         np.testing.assert_array_equal(mixed.read_rows(start, stop), wanted[start:stop])
+
+
+def test_blocks_of_rows_turned() -> None:
+    array = f32(15, 4)  # three blocks of 5 rows
+    weight = LazyWeight(lambda a, b: array[a:b], (15, 4), ir.DataType.FLOAT, "w", transposed=True)
+    turned = transposed_blocks(weight, 5)
+    expected = array.reshape(3, 5, 4).transpose(0, 2, 1).reshape(12, 5)
+    assert turned.rows_shape == (12, 5)
+    for start in range(12):
+        for stop in range(start + 1, 13):
+            np.testing.assert_array_equal(turned.read_rows(start, stop), expected[start:stop])
+    np.testing.assert_array_equal(turned.numpy(), expected.T)  # the graph sees what it saw turned

@@ -60,7 +60,8 @@ def test_which_passes_must_find_something() -> None:
 def test_passes_that_move_weights_say_so() -> None:
     """Checkpoints that are exported have other names and rows in their entries."""
     moving = {name for name, one in registry.passes().items() if one.has(Effect.MOVES_WEIGHTS)}
-    assert moving == {"canonicalize", "cover-tables", "fuse-gate-up", "fuse-qkv", "pack-rows"}
+    of_layers = {"fuse-gate-up", "fuse-qkv", "latent-kv", "pack-rows"}
+    assert moving == {"canonicalize", "cover-tables", *of_layers}
 
 
 def test_passes_that_read_a_text_say_how_much() -> None:

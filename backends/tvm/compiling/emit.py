@@ -60,6 +60,8 @@ KERNELS: dict[str, tuple[str, str, str]] = {
     "two_level_experts": ("experts.two_level_experts", "TwoLevelExperts", "two_level_experts"),
     "float_experts": ("experts.float_experts", "FloatExperts", "float_experts"),
     "combine_experts": ("experts.combine_experts", "CombineExperts", "combine_experts"),
+    "split_heads": ("experts.head_rows", "SplitHeads", "split_heads"),
+    "merge_heads": ("experts.head_rows", "MergeHeads", "merge_heads"),
     "float_matmul": ("matmul.matmul_float", "FloatMatmul", "float_matmul"),
 }
 

@@ -25,6 +25,7 @@ from optc.backends.tvm.lowering.walk import (
     Handler,
     Lowering,
     Refused,
+    divided,
     round_up,
     rows_of,
     times,
@@ -218,7 +219,35 @@ def _combine(lowering: Lowering, node: ir.Node) -> None:
     lowering.tensors[node.outputs[0]] = out
 
 
+def _split_heads(lowering: Lowering, node: ir.Node) -> None:
+    """optc::SplitHeads: x [T, H*D] to rows [H T, D], and the head of each [T, H]."""
+    x, heads = lowering.tensor(node.inputs[0]), node.attributes.get_int("num_heads", 0)
+    tokens = rows_of(x)
+    if heads < 1 or width_of(x) % heads:
+        raise Refused(f"{width_of(x)} columns are not those of {heads} heads")
+    config = {"heads": heads, "width": width_of(x) // heads}
+    outputs = [("float32", (times(heads, tokens), config["width"])), ("int32", (tokens, heads))]
+    results = lowering.call("split_heads", config, [x], outputs)
+    for value, result in zip(node.outputs, results, strict=True):
+        lowering.tensors[value] = result
+
+
+def _merge_heads(lowering: Lowering, node: ir.Node) -> None:
+    """optc::MergeHeads: rows [H T, D] to [T, H*D]."""
+    x = lowering.tensor(node.inputs[0])
+    shape = node.inputs[0].shape if node.inputs[0] is not None else None
+    heads = 0 if shape is None or not isinstance(shape[-2], int) else shape[-2]
+    if heads < 1:
+        raise Refused("the number of heads is unknown")
+    config = {"heads": heads, "width": width_of(x)}
+    outputs = [("float32", (divided(x.shape[0], heads), heads * width_of(x)))]
+    (out,) = lowering.call("merge_heads", config, [x], outputs)
+    lowering.tensors[node.outputs[0]] = out
+
+
 HANDLERS = {
+    ("optc", "SplitHeads"): Handler(_split_heads),
+    ("optc", "MergeHeads"): Handler(_merge_heads),
     ("optc", "TopKRouter"): Handler(_router, _router_check),
     ("optc", "ExpertMatMul"): Handler(_float_experts),
     ("optc", "Bf16ExpertMatMul"): Handler(_float_experts),

@@ -222,6 +222,24 @@ def times(factor: int, dim: Dim) -> Dim:
     return f"{factor * int(count or 1)}*{symbol}"
 
 
+def divided(dim: Dim, factor: int) -> Dim:
+    """The dimension that is ``dim`` when it is taken ``factor`` times (`times`).
+
+    Raises:
+        Refused: There is none.
+    """
+    if isinstance(dim, int):
+        whole, rest = divmod(dim, factor)
+        if rest:
+            raise Refused(f"{dim} rows are not those of {factor} heads")
+        return whole
+    count, _, symbol = dim.rpartition("*")
+    whole, rest = divmod(int(count or 1), factor)
+    if rest:
+        raise Refused(f"{dim} rows are not those of {factor} heads")
+    return symbol if whole == 1 else f"{whole}*{symbol}"
+
+
 def round_up(value: int, multiple: int) -> int:
     """The least multiple of ``multiple`` that is not below ``value``."""
     return -(-value // multiple) * multiple

@@ -106,6 +106,8 @@ def rounded_student(
             where="--recipe",
             hint="take one that does, such as int2-fused",
         )
+    kept = tuple(one for one in pipeline.passes if not one.has(Effect.MAKES_EXPERTS))
+    pipeline = replace(pipeline, passes=kept)  # as a compile with trained weights does it
     place = rounded_weights_place(pipeline.passes, behind_errors=True)
     imported = _import(folder, progress, asked.allow_remote_code)
     source, records = _lower(pipeline, imported.model, place, progress, check)

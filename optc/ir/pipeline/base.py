@@ -154,6 +154,8 @@ class Pass:
     #: When it pays: figures of a measurement, and where they stand; empty where recipes are the
     #: measurement.
     pays: ClassVar[str] = ""
+    #: False of one that knows no matmuls by experts, or by heads.
+    knows_experts: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = ()
     gives: ClassVar[type[Form] | None] = None
     #: Names of passes that must have run before / must not have run before.

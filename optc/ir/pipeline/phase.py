@@ -69,6 +69,8 @@ class Effect(Flag):
     """Every weight is still a parameter of the model's class, rounded or not."""
     MOVES_WEIGHTS = auto()
     """Weights get other names, their rows another order, or several become one."""
+    MAKES_EXPERTS = auto()
+    """Linear layers become matmuls by head, of which training has no form."""
     QUANTIZES_WEIGHTS = auto()
     """Weights become integers with scales, whose rounding can be trained."""
     SETS_COMPUTE_TYPE = auto()

@@ -47,6 +47,7 @@ class PruneOnText(ReadsText):
     """
 
     phase: ClassVar[Phase] = Phase.STRUCTURE
+    knows_experts: ClassVar[bool] = False
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS
     before: ClassVar[tuple[str, ...]] = LATER
 

@@ -62,6 +62,7 @@ class PruneWeights(ReadsText):
 
     name: ClassVar[str] = "prune-weights"
     phase: ClassVar[Phase] = Phase.SPARSITY
+    knows_experts: ClassVar[bool] = False
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.REMOVES_WEIGHTS
     unlike_class: ClassVar[str] = (
         "weights were pruned, and sparse formats of other tools are different"

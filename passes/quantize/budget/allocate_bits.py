@@ -63,6 +63,7 @@ class AllocateBits(ReadsText):
     phase: ClassVar[Phase] = Phase.FORMATS
     effects: ClassVar[Effect] = Effect.READS_TEXT | Effect.KEEPS_PARAMETERS
     added_by: ClassVar[str] = "--budget"
+    knows_experts: ClassVar[bool] = False
     before: ClassVar[tuple[str, ...]] = (
         *("allocate-bits", "propagate-errors"),
         *("quantize-weights", "quantize-static", "cast-weights"),

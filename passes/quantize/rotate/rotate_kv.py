@@ -19,7 +19,13 @@ from optc.passes.quantize.folding.scaled_pairs import scalable
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.blocks import InBlocks, rotation_node
 from optc.passes.quantize.rotate.readers import kept_grids, mark_rotated, reason_to_leave
-from optc.passes.quantize.rotate.values import head_size, linear_at, turn_values
+from optc.passes.quantize.rotate.rotated_rows import rotated_rows
+from optc.passes.quantize.rotate.values import (
+    by_head_behind,
+    head_size,
+    linear_at,
+    turn_values,
+)
 from optc.passes.quantize.smooth.smooth import LATER
 from optc.runtime.executable.block_hadamard import BLOCKS
 
@@ -65,6 +71,7 @@ class RotateKV(InBlocks):
                 _rotate_values(place, kept, report)
         turned: dict[tuple[ir.Value, int], ir.Value] = {}
         for node in [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]:
+            _rotate_latents(model, node, self.block, kept, report)
             sizes = [_head_size(node, operand) for operand in range(2)]
             block = max((b for b in BLOCKS if b <= self.block and _divides(b, sizes)), default=0)
             if not block:
@@ -90,6 +97,26 @@ def _rotate_values(place: Place, kept: Set[ir.Value], report: PassReport) -> Non
     turn_values(place, (matrix / np.sqrt(size)).astype(np.float32))
     mark_rotated(place.x)
     report.add("values")
+
+
+def _rotate_latents(
+    model: ir.Model, attention: ir.Node, most: int, kept: Set[ir.Value], report: PassReport
+) -> None:
+    """Case 3."""
+    reader, value = by_head_behind(attention), attention.inputs[2]
+    if reader is None or value is None:
+        return
+    channels = reader.linear.weight.rows_shape[1]
+    block = max((b for b in BLOCKS if b <= most and channels % b == 0), default=0)
+    reason = reason_to_leave(reader.linear, kept)
+    if reason or not block:
+        report.skip(attention, reason or f"no block divides latents of {channels} channels")
+        return
+    _rotate(model, attention, 2, block, {})
+    rotated = rotated_rows(reader.linear.weight, block)
+    reader.linear.initializer.const_value = rotated
+    mark_rotated(reader.linear.x)
+    report.add(f"latents in blocks of {block}")
 
 
 def _divides(block: int, sizes: list[int]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from optc.ir.experts import ExpertLinear, find_expert_linear
+from optc.ir.functions import DOMAIN, is_op
 from optc.ir.linear import Linear, find_linear
 from optc.passes.quantize.folding.fold import vector_of
 from optc.passes.quantize.folding.places import Place
@@ -46,6 +48,20 @@ def turn_values(place: Place, turn: Float32) -> None:
             part.initializer.const_value = ir.tensor(vector, name=part.initializer.name)
     for linear in place.linears:
         linear.initializer.const_value = mixed_columns(linear.weight, turn)
+
+
+def by_head_behind(attention: ir.Node) -> ExpertLinear | None:
+    """The matmul by head that alone reads what an attention gives, heads split off; None if
+    something else reads it."""
+    split = _only_reader(attention)
+    if split is None or not is_op(split, "SplitHeads", domain=DOMAIN):
+        return None
+    return find_expert_linear(_only_reader(split))
+
+
+def _only_reader(node: ir.Node) -> ir.Node | None:
+    readers = {use.node for value in node.outputs for use in value.uses()}
+    return readers.pop() if len(readers) == 1 else None
 
 
 def linear_at(matmul: ir.Node) -> Linear:

@@ -46,6 +46,7 @@ class TrainedWeights(Pass):
     phase: ClassVar[Phase] = Phase.TRAINED
     effects: ClassVar[Effect] = Effect.MOVES_KV | Effect.KEEPS_PARAMETERS
     added_by: ClassVar[str] = "--trained"
+    knows_experts: ClassVar[bool] = False
     required: ClassVar[bool] = True
     takes: ClassVar[tuple[type[Form], ...]] = (Dense,)
     before: ClassVar[tuple[str, ...]] = ("propagate-errors", "quantize-weights", "cast-weights")

@@ -21,6 +21,7 @@ from optc.backends.tvm.kernels.experts import (
     combine_experts,
     expert_plan,
     float_experts,
+    head_rows,
     int_experts,
     top_k_router,
     two_level_experts,
@@ -89,6 +90,8 @@ _FUNCTIONS: dict[type, Any] = {
     two_level_experts.TwoLevelExperts: two_level_experts.two_level_experts,
     float_experts.FloatExperts: float_experts.float_experts,
     combine_experts.CombineExperts: combine_experts.combine_experts,
+    head_rows.SplitHeads: head_rows.split_heads,
+    head_rows.MergeHeads: head_rows.merge_heads,
     sampling.Sampling: sampling.sampling,
     tree_kv.TreeKV: tree_kv.tree_kv,
 }

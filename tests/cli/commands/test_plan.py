@@ -156,7 +156,7 @@ def test_every_node_has_a_verdict_for_every_backend_and_target(
 def test_bytes_are_predicted(plan_tiny: Optc) -> None:
     value = plan_tiny("--json", "--backends", "tvm,tvm:x86-64-v3", "--max-context", "48").json
     assert (value["model"], value["recipe"], value["max_context"]) == ("tiny", "fp32", 48)
-    assert value["pipeline"].startswith("canonicalize,fuse-qkv,")
+    assert value["pipeline"].startswith("canonicalize,latent-kv,fuse-qkv,")
     assert value["passes"][0]["name"] == "canonicalize"
     # embedding and head (one of each in float32), norms, QKV, output, gate and up, down
     parameters = 2 * VOCAB * 32 + 3 * 32 + 32 * 64 + 32 * 32 + 32 * 128 + 64 * 32

@@ -26,21 +26,21 @@ def test_float_weights_come_right_behind_the_dense_form() -> None:
     assert names("int4-fused", rounded=False)[:3] == [
         "canonicalize",
         "trained-weights",
-        "rotate-kv",
+        "latent-kv",
     ]
     assert names("mixed-3", rounded=False)[:3] == [
         "canonicalize",
         "trained-weights",
-        "rotate-kv",
+        "latent-kv",
     ]
 
 
 def test_rounded_weights_come_behind_the_choice_of_formats() -> None:
-    assert names("mixed-3", rounded=True)[:6] == [
-        *("canonicalize", "rotate-kv", "rotate-activations", "allocate-bits"),
+    assert names("mixed-3", rounded=True)[:7] == [
+        *("canonicalize", "latent-kv", "rotate-kv", "rotate-activations", "allocate-bits"),
         *("trained-weights", "propagate-errors"),
     ]
-    assert names("int4-fast", rounded=True)[3:5] == ["trained-weights", "fuse-qkv"]
+    assert names("int4-fast", rounded=True)[4:6] == ["trained-weights", "fuse-qkv"]
     keys = names("kv-int4", rounded=True)
     assert keys.index("balance-keys") < keys.index("trained-weights")
 

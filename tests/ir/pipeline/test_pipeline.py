@@ -219,7 +219,7 @@ def test_dump(tmp_path: Path) -> None:
 
 def test_the_whole_pipeline_of_the_project_parses() -> None:
     text = (
-        "canonicalize,fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary,"
+        "canonicalize,latent-kv,fuse-qkv,fuse-gate-up,kv-cache,fuse-residual-norm,fuse-rotary,"
         "quantize-weights{bits=4,group_size=32,symmetric=false},fuse-norm-quantize"
     )
     assert pipeline_of(text).spec() == text

@@ -24,8 +24,6 @@ __all__ = [
 
 #: Head dimensions must be multiples of this.
 DIM_MULTIPLE = 8
-#: Largest key dimension of int8 pools: sums of products stay within int32.
-_INT8_KEY_DIM = 512
 
 
 @dataclass(frozen=True)
@@ -67,12 +65,6 @@ class KVShape:
                 f"dimensions {self.key_dim} and {self.value_dim} are no multiples of {pair}",
                 where="KV pool",
                 hint=f"{self.dtype} pools take only those; use kv-cache.dtype=int8",
-            )
-        if self.type.scaled and self.key_dim > _INT8_KEY_DIM:
-            raise UnsupportedError(
-                f"key dimension {self.key_dim} is too large for an {self.dtype} KV pool",
-                where="KV pool",
-                hint=f"at most {_INT8_KEY_DIM}; use kv-cache.dtype=bfloat16",
             )
 
     @property

@@ -75,6 +75,13 @@ def _head_concat(operands: Operands, attributes: Attributes) -> Tensor:
     return torch.cat([a.expand(*b.shape[:-1], -1), b], dim=-1).flatten(-2)
 
 
+def _split_heads(operands: Operands, attributes: Attributes) -> tuple[Tensor, Tensor]:
+    """Heads [..., H, D] of x [..., H*D], and the number of each, i32 [..., H]."""
+    y = given(operands, 0).unflatten(-1, (attributes["num_heads"], -1))
+    numbers = torch.arange(y.shape[-2], dtype=torch.int32, device=y.device)
+    return y, numbers.expand(y.shape[:-1])
+
+
 def _causal_conv(operands: Operands, attributes: Attributes) -> Tensor:
     """Each channel of x [B, S, C] by its filter [K] along the tokens, behind rows of zeros."""
     x, filters = given(operands, 0).float(), given(operands, 1)
@@ -273,6 +280,8 @@ OPERATORS: Mapping[tuple[str, str], Function] = {
     ("", "MatMul"): _matmul,
     (DOMAIN, "HeadRMSNorm"): _head_rms_norm,
     (DOMAIN, "HeadConcat"): _head_concat,
+    (DOMAIN, "SplitHeads"): _split_heads,
+    (DOMAIN, "MergeHeads"): lambda operands, attributes: given(operands, 0).flatten(-2),
     (DOMAIN, "BlockHadamard"): _block_hadamard,
     (DOMAIN, "CausalConv"): _causal_conv,
     (DOMAIN, "Attention"): attention,

@@ -43,7 +43,7 @@ def test_json_has_the_promised_keys_and_the_artifact_opens(
     artifact = Artifact.open(tmp_path / "out/a")
     assert value["artifact"] == str(tmp_path / "out/a")
     assert value["digest"] == artifact.digest
-    assert [p["name"] for p in value["passes"]][:2] == ["canonicalize", "fuse-qkv"]
+    assert [p["name"] for p in value["passes"]][:3] == ["canonicalize", "latent-kv", "fuse-qkv"]
     assert all(set(p) >= {"name", "count", "seconds"} for p in value["passes"])
     assert value["peak_anon_bytes"] > 10_000_000
     assert value["seconds"] > 0
@@ -58,7 +58,7 @@ def test_manifest_states_source_recipe_passes_engine_and_tokenizer(
     assert (manifest.name, manifest.source.family) == ("tiny", "llama")
     assert manifest.source.config["hidden_size"] == 32
     assert manifest.recipe["name"] == "fp32"
-    assert manifest.pipeline.startswith("canonicalize,fuse-qkv,")
+    assert manifest.pipeline.startswith("canonicalize,latent-kv,fuse-qkv,")
     assert next(p for p in manifest.passes if p.name == "kv-cache").count == 1
     engine = manifest.engines[0]
     assert (engine.backend, engine.target.name, engine.spec.max_context) == (
@@ -98,7 +98,7 @@ def test_dump_dir_gets_the_graph_after_every_pass(compile_tiny: Optc, tmp_path: 
     assert compile_tiny("--dump-dir", tmp_path / "dump").code == 0
     names = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert names[0] == "00-canonicalize.onnx.txt"
-    assert len(names) == 6
+    assert len(names) == 7
 
 
 def test_prints_of_libraries_do_not_reach_stdout(

@@ -43,6 +43,7 @@ FOUND = {
     "chunks": ({NORM: 4, PRODUCT: 2, VALUES: 2}, 0),
     "shared keys": ({NORM: 6, PRODUCT: 3, VALUES: 1}, 2),  # two attentions read the values
     "latents": ({NORM: 8, PRODUCT: 2, VALUES: 2}, 0),
+    "kept_latents": ({NORM: 8, PRODUCT: 2, VALUES: 2}, 0),
     "short convolutions": ({NORM: 6, PRODUCT: 5, VALUES: 1}, 0),
     "recurrences": ({NORM: 6, PRODUCT: 3, VALUES: 1}, 2),
     # the embedding, and what a layer's own one is multiplied by, have other readers

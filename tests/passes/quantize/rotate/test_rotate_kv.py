@@ -11,6 +11,7 @@ import pytest
 from optc.errors import InputError
 from optc.ir.linear import find_linears, mark_pruned
 from optc.ir.pipeline.base import PassContext
+from optc.passes.kv_cache.latent_kv import LatentKV
 from optc.passes.numerics.hadamard import hadamard
 from optc.passes.quantize.quantize_weights import QuantizeWeights
 from optc.passes.quantize.rotate.rotate_activations import RotateActivations
@@ -21,6 +22,7 @@ from tests.support.models import Dense, dense_model
 from tests.support.ragged import run, run_dense
 
 LATER = (QuantizeWeights(),)
+KEPT = FAMILIES["kept_latents"]
 SIGNATURE = "g (float[1,S,32] x) => (float[1,S,32] y)"
 OPTIONS = "num_heads: int = 2, kv_num_heads: int = 1, scale: float = 0.25, softcap: float = 0.0"
 NODES = f"""
@@ -81,6 +83,29 @@ def test_the_function_stays(family: str) -> None:
     np.testing.assert_allclose(run_dense(built, tokens), before, rtol=1e-4, atol=5e-5)
     RotateActivations().run(built, PassContext(later=tuple(LATER)))
     np.testing.assert_allclose(run_dense(built, tokens), before, rtol=1e-4, atol=5e-5)
+
+
+def test_latents_are_rotated_and_read_so() -> None:
+    built, tokens = dense_model(replace(KEPT, latent=16, rotary_dim=16, head_dim=32)), [3, 1, 4] * 5
+    LatentKV().run(built)
+    before, later = run_dense(built, tokens), PassContext(later=tuple(LATER))
+    report = RotateKV().run(built, later)
+    layers = len(KEPT.attentions)
+    assert report.details == {"latents in blocks of 16": layers, "keys in blocks of 16": layers}
+    np.testing.assert_allclose(run_dense(built, tokens), before, rtol=1e-4, atol=5e-5)
+    skipped = RotateActivations().run(built, later).skipped
+    assert sum("its values come rotated" in reason for reason in skipped) == layers
+    np.testing.assert_allclose(run_dense(built, tokens), before, rtol=1e-4, atol=5e-5)
+
+
+def test_latents_that_something_else_reads_stay() -> None:
+    built = dense_model(replace(KEPT, latent=16, rotary_dim=16, head_dim=32))
+    LatentKV().run(built)
+    for node in [one for one in built.graph if one.op_type == "Attention"]:
+        other = ir.Node("", "Relu", [node.outputs[0]], name="another")
+        built.graph.insert_after(node, [other])
+    report = RotateKV().run(built, PassContext(later=tuple(LATER)))
+    assert report.details == {"keys in blocks of 16": len(KEPT.attentions)}
 
 
 def test_what_reads_rotated_values_is_not_rotated_again() -> None:

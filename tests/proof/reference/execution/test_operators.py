@@ -140,6 +140,8 @@ CASES = [
     ours("HeadRMSNorm", [X, vector(6)], num_heads=2, epsilon=1e-5),
     ours("HeadConcat", [normal(2, 5, 3), X], num_heads=4, shared=1),
     ours("HeadConcat", [normal(2, 5, 8), X], num_heads=4, shared=0),
+    Case("SplitHeads", [X], {"num_heads": 4}, 2, domain=DOMAIN),
+    ours("MergeHeads", [normal(2, 5, 4, 3)]),
     ours("CausalConv", [X, vector(12, 3)], channels=12, kernel=3),
     ours("CausalConv", [X, vector(12, 2), vector(12)], channels=12, kernel=2),
     *(

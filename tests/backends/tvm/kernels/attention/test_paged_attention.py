@@ -39,6 +39,8 @@ CONFIGS = {
     "wide": PagedAttention(2, 1, 256, 256, 1 / 16),
     "seven-shared": PagedAttention(14, 2, 128, 128, 0.09),
 }
+#: Keys of a latent and columns that heads share; values of its width would take long to compile.
+LATENT = PagedAttention(5, 1, 576, 64, 0.07, kv_dtype="int8", query_bits=8)
 #: Sinks, slopes and chunks, over narrow pools; and with a softcap and odd dimensions.
 VARIANT = PagedAttention(4, 2, 32, 32, 0.2, window=300, chunk=270, sinks=True, slopes=True)
 CAPPED = PagedAttention(3, 3, 24, 40, 0.2, softcap=9.0, chunk=96, sinks=True, slopes=True)
@@ -105,6 +107,7 @@ CASES = (
         )
     ]
     + [pytest.param(config, TARGETS[0], id=name) for name, config in RECENTS.items()]
+    + [pytest.param(LATENT, target, id=f"latent-{target}") for target in TARGETS[:2]]
 )
 #: Least signal to noise, dB, and largest error. bfloat16: a weight within float32's rounding of a
 #: tie may go the other way. int8: operands are fixed-point numbers of 14 and 15 bits, or
@@ -250,3 +253,5 @@ def test_shapes_without_a_kernel_are_refused() -> None:
         PagedAttention(4, 2, 64, 64, 1.0, kv_dtype="bfloat16", query_bits=8)
     with pytest.raises(UnsupportedError, match="key dimension 20 is no positive multiple of 8"):
         paged_attention(PagedAttention(4, 2, 20, 64, 1.0), isa)
+    with pytest.raises(UnsupportedError, match="key dimension 520 is too large for queries of 15"):
+        paged_attention(PagedAttention(4, 2, 520, 64, 1.0, kv_dtype="int8"), isa)
