@@ -18,7 +18,7 @@ from benchmarks.models.library_kinds import of_libraries
 from benchmarks.models.plain_kinds import of_plain
 from benchmarks.models.random_weights import enliven, is_alive
 from benchmarks.models.transformers_kinds import of_transformers
-from optc.importer.tensors.program import Dynamic
+from optc.importer.tensors.modules.dimensions import Dynamic
 from optc.system.sources.dim import Dim
 
 #: Sizes of batches at which outputs are compared.

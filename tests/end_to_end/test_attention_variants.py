@@ -1,6 +1,6 @@
 """Tiny decoders with attention sinks, with ALiBi that is spelled out, with short convolutions or
-recurrences, and with latents: transformers' tokens, and the same tokens in every combination of chunks, batch
-mates, prefix hits and drafts."""
+recurrences, and with latents: transformers' tokens, and the same tokens in every combination of
+chunks, batch mates, prefix hits and drafts."""
 
 from __future__ import annotations
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import torch
 
-import optc
-
 #: The words before PyTorch's own bounds, each as ``batch = Dim('batch', min=2, max=63)``.
 _SUGGESTED = "Suggested fixes:"
 _BOUNDS = re.compile(r"(\w+) = Dim\('\w+'(?:, ((?:min|max)=\d+(?:, (?:min|max)=\d+)?))?\)")
@@ -22,9 +20,13 @@ _SAME = re.compile(r"^\s*(\w+) = ([A-Za-z_]\w*)$", re.MULTILINE)
 _VIOLATED = re.compile(r"Constraints violated.*?$(.*?)(?:Suggested fixes:|\n\n|\Z)", re.S | re.M)
 #: What PyTorch says of a branch by values.
 _BRANCH = re.compile(r"[Cc]ould not (?:guard on|extract specialized integer from) data-dependent")
-#: Folders whose code is no model's: PyTorch's, Python's, and this one's.
+#: Folders whose code is no model's: PyTorch's, Python's, and optc's own.
 _OTHERS = tuple(
-    str(Path(module.__file__ or "").parent) + os.sep for module in (torch, contextlib, optc)
+    f"{folder}{os.sep}"
+    for folder in (
+        *(Path(module.__file__ or "").parent for module in (torch, contextlib)),
+        Path(__file__).parents[2],
+    )
 )
 _MOST_LETTERS = 300
 

@@ -13,9 +13,7 @@ def test_heads_as_rows_and_back(target: str, heads: int, width: int, tokens: int
     isa = isa_named(target)
     x = np.random.default_rng(width).standard_normal((tokens, heads * width)).astype(np.float32)
     numbers = np.full((tokens, heads), -1, np.int32)
-    *_, rows, numbers = run(
-        SplitHeads(heads, width), isa, x, blank(tokens * heads, width), numbers
-    )
+    *_, rows, numbers = run(SplitHeads(heads, width), isa, x, blank(tokens * heads, width), numbers)
     np.testing.assert_array_equal(rows, x.reshape(-1, width))
     np.testing.assert_array_equal(numbers, np.tile(np.arange(heads), (tokens, 1)))
     back = run(MergeHeads(heads, width), isa, rows, blank(tokens, heads * width))[-1]
