@@ -147,7 +147,7 @@ BUDGET = {
     "passes/canonicalize": 8_250,
     "passes/fuse": 950,
     "passes/general": 1_900,
-    "passes/kv_cache": 2_400,
+    "passes/kv_cache": 2_450,
     "passes/numerics": 1_550,
     "passes/prune": 4_350,
     "passes/quantize": 6_000,

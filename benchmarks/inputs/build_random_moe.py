@@ -4,7 +4,7 @@
 
 Weights are bf16 and drawn one tensor after the other, so that little memory is needed. Random
 routers choose all experts about equally often, so that a step reads as many as the shape allows. A
-layer has 1.2 GB (gpt-oss-20b: 1.6 GB, mixtral-8x7b: 2.9 GB).
+layer has 1.2 GB (deepseek-v2-lite: 1.1 GB, gpt-oss-20b: 1.6 GB, mixtral-8x7b: 2.9 GB).
 """
 
 from __future__ import annotations
@@ -188,7 +188,70 @@ class StackedExperts(Shape):
         yield "mlp.experts.down_proj_bias", (self.experts, self.hidden)
 
 
+class LatentAttention(Shape):
+    """As DeepSeek-V2-Lite: keys and values of one latent, experts that all tokens take, and a dense
+    first layer."""
+
+    latent, rotary, own, value = 512, 64, 128, 128
+    shared, first_mlp = 2, 10944
+
+    def config(self) -> dict[str, object]:
+        """config.json."""
+        return {
+            **super().config(),
+            "architectures": ["DeepseekV2ForCausalLM"],
+            "model_type": "deepseek_v2",
+            "num_key_value_heads": self.heads,
+            "head_dim": self.rotary,
+            "kv_lora_rank": self.latent,
+            "q_lora_rank": None,
+            "qk_rope_head_dim": self.rotary,
+            "qk_nope_head_dim": self.own,
+            "v_head_dim": self.value,
+            "n_routed_experts": self.experts,
+            "n_shared_experts": self.shared,
+            "moe_intermediate_size": self.mlp,
+            "intermediate_size": self.first_mlp,
+            "first_k_dense_replace": 1,
+            "norm_topk_prob": False,
+            "max_position_embeddings": 32768,
+            "rope_theta": 10000.0,
+            "rms_norm_eps": 1e-6,
+        }
+
+    def tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """The first layer has one MLP instead of experts."""
+        first = "model.layers.0."
+        for name, dims in super().tensors():
+            if name.startswith(f"{first}mlp.gate."):
+                yield from self._mlp(f"{first}mlp.", self.first_mlp)
+            if not name.startswith(f"{first}mlp."):
+                yield name, dims
+
+    def attention(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Queries, the latent with what is turned, and what is made of the latent."""
+        key, heads = self.own + self.rotary, self.heads
+        yield "self_attn.q_proj.weight", (heads * key, self.hidden)
+        yield "self_attn.kv_a_proj_with_mqa.weight", (self.latent + self.rotary, self.hidden)
+        yield "self_attn.kv_a_layernorm.weight", (self.latent,)
+        yield "self_attn.kv_b_proj.weight", (heads * (self.own + self.value), self.latent)
+        yield "self_attn.o_proj.weight", (self.hidden, heads * self.value)
+
+    def mixture(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Router, expert by expert, and those that all tokens take as one."""
+        yield "mlp.gate.weight", (self.experts, self.hidden)
+        for expert in range(self.experts):
+            yield from self._mlp(f"mlp.experts.{expert}.", self.mlp)
+        yield from self._mlp("mlp.shared_experts.", self.shared * self.mlp)
+
+    def _mlp(self, prefix: str, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+        yield f"{prefix}gate_proj.weight", (width, self.hidden)
+        yield f"{prefix}up_proj.weight", (width, self.hidden)
+        yield f"{prefix}down_proj.weight", (self.hidden, width)
+
+
 SHAPES: dict[str, Shape] = {
+    "deepseek-v2-lite": LatentAttention(2048, 27, 16, 16, 64, 64, 6, 1408, 102400),
     "qwen3-30b-a3b": SeparateExperts(2048, 48, 32, 4, 128, 128, 8, 768, 151936),
     "mixtral-8x7b": NumberedExperts(4096, 32, 32, 8, 128, 8, 2, 14336, 32000),
     "gpt-oss-20b": StackedExperts(2880, 24, 64, 8, 64, 32, 4, 2880, 201088),

@@ -22,7 +22,10 @@ from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.kv_cache.latents import Latent, find_latent, turned_columns
 from optc.runtime.executable.executable import INT4_GROUP
 
-_STORED = ("auto", "heads")
+#: How many times smaller latents must be. They take as many times the operations as a head's keys
+#: and values are narrower: `auto` takes them where memory would else be what bounds everything.
+_LEAST = {"auto": 16.0, "latents": 1.0}
+_STORED = ("auto", "latents", "heads")
 #: Kernels read keys and values in vectors of so many channels.
 _MULTIPLE = 8
 
@@ -46,7 +49,8 @@ class LatentKV(Pass):
     ``allocate-bits`` chooses formats of these.
 
     Attributes:
-        store: ``auto``, latents where they are smaller; ``heads``, keys and values as they are.
+        store: ``latents``, where they are smaller; ``heads``, keys and values as they are;
+            ``auto``, latents where they are 16 times smaller.
     """
 
     name: ClassVar[str] = "latent-kv"
@@ -65,7 +69,7 @@ class LatentKV(Pass):
         """Refuse other choices.
 
         Raises:
-            InputError: ``store`` is neither.
+            InputError: ``store`` is none of the three.
         """
         self.check_option("store", _STORED)
 
@@ -79,7 +83,7 @@ class LatentKV(Pass):
             return report
         multiple = _multiple(context)
         for node in [n for n in model.graph if is_op(n, "Attention", domain=DOMAIN)]:
-            found = find_latent(node, multiple)
+            found = find_latent(node, multiple, _LEAST[self.store])
             if isinstance(found, str):
                 if found:
                     report.skip(node, found)

@@ -52,20 +52,22 @@ class Latent:
         return self.keys.weight.rows_shape[0] // self.heads
 
     @property
-    def is_smaller(self) -> bool:
-        """True if a token's latent, which is kept as key and as value, and its shared columns are
-        fewer than its keys and values."""
+    def times_smaller(self) -> float:
+        """A token's keys and values over its latent, which is kept as key and as value, and its
+        shared columns."""
         own = self.keys.weight.rows_shape[0] + self.values.weight.rows_shape[0]
-        return self.shared_width + 2 * self.width < own + self.heads * self.shared_width
+        whole = own + self.heads * self.shared_width
+        return whole / (self.shared_width + 2 * self.width)
 
 
-def find_latent(attention: ir.Node, multiple: int) -> Latent | str:
+def find_latent(attention: ir.Node, multiple: int, least: float) -> Latent | str:
     """The latent of an attention's keys and values, or why there is none; empty where nothing is
     like one: keys and values are no projections of one narrow value.
 
     Args:
         attention: The node.
         multiple: Pools take keys and values whose columns are multiples of it.
+        least: How many times smaller it is, at least.
     """
     values = linear_of(attention.inputs[2])
     rotated, keys = _turned(attention.inputs[1])
@@ -79,9 +81,11 @@ def find_latent(attention: ir.Node, multiple: int) -> Latent | str:
         return ""
     rotary = None if turned is None or rotated is None else (turned, rotated)
     found = Latent(heads, values.x, projection, values, shared, queries, rotary)
-    if not found.is_smaller:
-        # what most attentions are: of all channels, which are more than keys and values
-        return "" if shared is None else "its latent is no smaller than keys and values"
+    times = found.times_smaller
+    if times <= 1 and shared is None:
+        return ""  # what most attentions are: of all channels, which are more than keys and values
+    if times <= 1 or times < least:
+        return f"its latent is {times:.1f} times smaller than keys and values, not {least:g}"
     return _objection(attention, found, (turned, rotated), multiple) or found
 
 

@@ -99,8 +99,9 @@ def compiled(factory: pytest.TempPathFactory, name: str) -> Path:
 
     def make(folder: Path) -> Path:
         model = save(build(config_of(kind, **options)), folder / "model")
-        tree = ["kv-cache.tree=true"] if name in TREES else []
-        return optc.compile(model, "fp32", folder / "artifact", set=tree, no_gates=True).path
+        sets = ["kv-cache.tree=true"] if name in TREES else []
+        sets += ["latent-kv.store=latents"] if name == "latents" else []
+        return optc.compile(model, "fp32", folder / "artifact", set=sets, no_gates=True).path
 
     return made_once(factory, f"variant-{name}", make)
 

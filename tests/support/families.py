@@ -40,7 +40,7 @@ FAMILIES = {
     "chunks": Dense(chunks=(0, 8)),
     "shared keys": Dense(windows=(0, 0, 0), shared_kv=1, qk_norm=True),
     "latents": Dense(latent=16, heads=4, kv_heads=4, head_dim=12, rotary_dim=4),
-    #: narrow and even enough that the cache holds them (`latent-kv`)
+    #: narrow and even enough that the cache can hold them (`latent-kv`)
     "kept_latents": Dense(latent=24, heads=4, kv_heads=4, head_dim=24, rotary_dim=8),
     "short convolutions": Dense(windows=(0, 0, 0), convolutions=(3, 0, 4), qk_norm=True),
     "recurrences": Dense(windows=(0, 0, 0), recurrences=("delta", "", "plain")),

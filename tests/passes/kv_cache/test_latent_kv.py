@@ -79,7 +79,7 @@ def inputs() -> dict[str, np.ndarray]:
 def test_before_and_after() -> None:
     built = model()
     before = run(built, inputs())[0]
-    report = LatentKV().run(built)
+    report = LatentKV("latents").run(built)
     assert report.details == {"latents of 8, 8 shared columns": 1}
     attend = "num_heads = 2, kv_num_heads = 1, scale = 0.25, softcap = 0, window = 3"
     turn = "rotary_embedding_dim = 8, interleaved = 0"
@@ -134,7 +134,7 @@ WITHOUT = {"k0": 32, "k": 32, "q0": 32, "q": 32}
 def test_other_legal_cases(nodes: str, widths: dict[str, int], details: dict[str, int]) -> None:
     built = model(nodes, **widths)
     before = run(built, inputs())[0]
-    assert LatentKV().run(built).details == details
+    assert LatentKV("latents").run(built).details == details
     np.testing.assert_allclose(run(built, inputs())[0], before, rtol=1e-4, atol=1e-4)
 
 
@@ -179,7 +179,7 @@ def test_other_legal_cases(nodes: str, widths: dict[str, int], details: dict[str
 def test_what_is_left_alone(nodes: str, widths: dict[str, int], reason: str | None) -> None:
     built = model(nodes, **widths)
     before = nodes_text(built)
-    report = LatentKV().run(built)
+    report = LatentKV("latents").run(built)
     assert report.count == 0
     assert nodes_text(built) == before
     assert report.skipped == ([] if reason is None else [f"Attention: {reason}"])
@@ -188,7 +188,7 @@ def test_what_is_left_alone(nodes: str, widths: dict[str, int], reason: str | No
 def test_pruned_weights_stay() -> None:
     built = model()
     mark_pruned(built.graph.initializers["wk"])
-    report = LatentKV().run(built)
+    report = LatentKV("latents").run(built)
     assert report.count == 0
     assert "weights that were pruned" in report.skipped[0]
 
@@ -196,7 +196,7 @@ def test_pruned_weights_stay() -> None:
 def test_queries_whose_columns_have_their_places_stay() -> None:
     built = model(NODES.replace("q0 = MatMul (x, wq)", "q1 = MatMul (x, wq)\n    q0 = Tanh (q1)"))
     before = run(built, inputs())[0]
-    report = LatentKV().run(built)
+    report = LatentKV("latents").run(built)
     assert report.count == 0
     assert "cannot be put in another order" in report.skipped[0]
     np.testing.assert_array_equal(run(built, inputs())[0], before)
@@ -207,7 +207,7 @@ def test_the_function_stays(family: str) -> None:
     """Every family gives the same logits, and only narrow latents are taken."""
     built = dense_model(FAMILIES[family])
     before = run_dense(built, TOKENS)
-    report = LatentKV().run(built)
+    report = LatentKV("latents").run(built)
     assert report.count == (len(KEPT.attentions) if family == "kept_latents" else 0)
     check_dense_form(built)
     np.testing.assert_allclose(run_dense(built, TOKENS), before, rtol=1e-3, atol=1e-4)
@@ -216,12 +216,19 @@ def test_the_function_stays(family: str) -> None:
 def test_heads_are_kept_where_that_is_asked_for() -> None:
     assert LatentKV("heads").run(dense_model(KEPT)).count == 0
     with pytest.raises(InputError, match="store"):
-        LatentKV("latents")
+        LatentKV("tokens")
+
+
+def test_by_default_latents_are_much_smaller() -> None:
+    (reason, *_) = LatentKV().run(dense_model(KEPT)).skipped
+    assert reason == "attention: its latent is 2.9 times smaller than keys and values, not 16"
+    many = replace(KEPT, latent=8, heads=16, kv_heads=16)
+    assert LatentKV().run(dense_model(many)).count == len(KEPT.attentions)
 
 
 @pytest.mark.parametrize("blind", [AddAdapters(), AllocateBits(), PruneWeights()])
 def test_passes_that_know_no_experts_keep_the_layers(blind: Pass) -> None:
-    report = LatentKV().run(dense_model(KEPT), PassContext(later=(KVCache(), blind)))
+    report = LatentKV("latents").run(dense_model(KEPT), PassContext(later=(KVCache(), blind)))
     assert report.count == 0
     assert report.skipped == [
         f"{blind.name}, behind it, knows no matmuls by experts or by heads",
@@ -230,8 +237,8 @@ def test_passes_that_know_no_experts_keep_the_layers(blind: Pass) -> None:
 
 def test_pools_of_int4_take_pairs_of_groups() -> None:
     int4 = PassContext(later=(KVCache("int4"),))
-    report = LatentKV().run(dense_model(KEPT), int4)
+    report = LatentKV("latents").run(dense_model(KEPT), int4)
     assert report.count == 0
     assert "no multiples of 32" in report.skipped[0]
     wider = replace(KEPT, latent=32, head_dim=64, rotary_dim=32)
-    assert LatentKV().run(dense_model(wider), int4).count == len(wider.attentions)
+    assert LatentKV("latents").run(dense_model(wider), int4).count == len(wider.attentions)

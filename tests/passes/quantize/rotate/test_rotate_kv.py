@@ -87,7 +87,7 @@ def test_the_function_stays(family: str) -> None:
 
 def test_latents_are_rotated_and_read_so() -> None:
     built, tokens = dense_model(replace(KEPT, latent=16, rotary_dim=16, head_dim=32)), [3, 1, 4] * 5
-    LatentKV().run(built)
+    LatentKV("latents").run(built)
     before, later = run_dense(built, tokens), PassContext(later=tuple(LATER))
     report = RotateKV().run(built, later)
     layers = len(KEPT.attentions)
@@ -100,7 +100,7 @@ def test_latents_are_rotated_and_read_so() -> None:
 
 def test_latents_that_something_else_reads_stay() -> None:
     built = dense_model(replace(KEPT, latent=16, rotary_dim=16, head_dim=32))
-    LatentKV().run(built)
+    LatentKV("latents").run(built)
     for node in [one for one in built.graph if one.op_type == "Attention"]:
         other = ir.Node("", "Relu", [node.outputs[0]], name="another")
         built.graph.insert_after(node, [other])
