@@ -128,7 +128,7 @@ def turned_columns(rotary: ir.Node) -> int:
 
 
 def _turned(value: ir.Value | None) -> tuple[ir.Node | None, ir.Value | None]:
-    """The rotary embedding that gives ``value``, which nothing else reads, and what it turns."""
+    """The rotary embedding that gives ``value``, None without one, and what it turns."""
     node = None if value is None else value.producer()
     if node is None or not is_op(node, "RotaryEmbedding"):
         return None, value
