@@ -1,6 +1,7 @@
 """The causal-LM types of transformers that optc takes, and what is proved of each.
 
-    python -m benchmarks.families [--only TYPE]… [--last STAGE] [--json FILE] [--table FILE]
+    python -m benchmarks.families [--only TYPE]… [--last STAGE] [--set PASS.OPTION=VALUE]…
+        [--json FILE] [--table FILE]
 
 Every type of ``MODEL_FOR_CAUSAL_LM_MAPPING_NAMES`` is built as a tiny random model in a child
 process, saved as people publish it, and taken through the stages: built, imported, canonical,
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure what is known, too")
     parser.add_argument("--failed", action="store_true", help="again those that stopped before")
     parser.add_argument("--keep", action="store_true", help="what the file says holds, holds")
+    parser.add_argument("--set", action="append", default=[], help="pass.option=value of recipes")
     parser.add_argument("--timeout", type=float, default=400, help="seconds for a type")
     parser.add_argument("--json", type=Path, default=FILE)
     parser.add_argument("--table", type=Path)
@@ -48,12 +50,14 @@ def main() -> None:
     unknown = sorted(set(args.only) - set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
     if unknown:
         sys.exit(f"no such type: {', '.join(unknown)}")
+    if args.set and args.json == FILE:
+        sys.exit("--set needs a --json of its own: the survey is of recipes as they ship")
     results = Results(args.json)
     for kind in args.only or sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
         known = results.get(kind)
         if known is not None and not args.again and not _wanted(known, args.last, args.failed):
             continue
-        found = _found(kind, args.last, args.timeout, known if args.keep else None)
+        found = _found(args, kind, known if args.keep else None)
         results.put(kind, found)
         print(f"{kind}: {(found['stages'] or ['nothing'])[-1]} {found['reason']}", flush=True)
     print(results.summary())
@@ -68,12 +72,13 @@ def _wanted(known: dict[str, Any], last: str, failed: bool) -> bool:
     return failed or not known["reason"]
 
 
-def _found(kind: str, last: str, timeout_s: float, known: dict[str, Any] | None) -> dict[str, Any]:
+def _found(args: argparse.Namespace, kind: str, known: dict[str, Any] | None) -> dict[str, Any]:
     """The entry of a type; ``known`` is what holds of it already."""
     if is_encoder_half(kind):
         reason = "an encoder, or half of an encoder-decoder"
         return {"stages": [], "reason": reason, "group": ENCODER_HALF}
-    found = measured(kind, last, timeout_s, _MEMORY, known) | {"group": "decoder"}
+    found = measured(kind, args.last, args.timeout, _MEMORY, known, args.set)
+    found["group"] = "decoder"
     if not found["stages"]:  # no tiny model: a user's model is refused for its layers all the same
         found["reason"] = refused_layers(kind) or found["reason"]
     return found

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,17 @@ def measured(
     timeout_s: float,
     max_bytes: int,
     known: Mapping[str, Any] | None = None,
+    sets: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Proofs of a type, up to the stage ``last``, by a child that may take so much time
     and memory; where it dies, what it had proved by then, and why it died. What is ``known`` of
-    the type is not proved again, where the next stage does not need it."""
+    the type is not proved again, where the next stage does not need it. Recipes get the options
+    ``sets``."""
     with tempfile.TemporaryDirectory(prefix="optc-families-") as name:
         folder = Path(name)
         kept, log = folder / "kept.json", folder / "log"
         fork = multiprocessing.get_context("fork")
-        process = fork.Process(target=_work, args=(kind, last, folder, kept, log, known))
+        process = fork.Process(target=_work, args=(kind, last, folder, kept, log, known, sets))
         process.start()
         ending = _watch(process, time.monotonic() + timeout_s, max_bytes)
         found: dict[str, Any] = {"stages": [], "reason": "start"}
@@ -65,7 +67,13 @@ def last_error(output: str) -> str:
 
 
 def _work(
-    kind: str, last: str, folder: Path, kept: Path, log: Path, known: Mapping[str, Any] | None
+    kind: str,
+    last: str,
+    folder: Path,
+    kept: Path,
+    log: Path,
+    known: Mapping[str, Any] | None,
+    sets: Sequence[str],
 ) -> None:
     """In the child: prove, and keep what is known after each stage."""
     output = os.open(log, os.O_CREAT | os.O_WRONLY)
@@ -73,7 +81,7 @@ def _work(
         os.dup2(output, stream)
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
     torch.set_num_threads(1)
-    prove(kind, last, folder, lambda found: kept.write_text(json.dumps(found)), known)
+    prove(kind, last, folder, lambda found: kept.write_text(json.dumps(found)), known, sets)
 
 
 def _watch(process: BaseProcess, end: float, max_bytes: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,12 @@ class Proof:
         kind: The ``model_type``.
         folder: Where its files may lie.
         found: The JSON that is reported.
+        sets: Options of passes (``pass.option=value``) that the recipes get.
     """
 
     kind: str
     folder: Path
+    sets: Sequence[str] = ()
     found: dict[str, Any] = field(default_factory=dict)
     model: PreTrainedModel | None = None
     imported: ImportedModel | None = None
@@ -111,16 +113,19 @@ def planned(proof: Proof) -> None:
     """
     assert proof.imported is not None
     source = proof.imported.model
-    refused = {name: _refused(source.clone(), name, target) for name, target in ENGINES.items()}
+    refused = {
+        name: _refused(source.clone(), name, target, proof.sets) for name, target in ENGINES.items()
+    }
     proof.found["engines"] = [name for name, reasons in refused.items() if not reasons]
     if refused["tvm"]:
         raise UnsupportedError("; ".join(refused["tvm"]), where="tvm backend")
 
 
-def _refused(model: ir.Model, name: str, target: str) -> list[str]:
+def _refused(model: ir.Model, name: str, target: str, sets: Sequence[str]) -> list[str]:
     """Nodes that a backend has no code for: each operator with the reason of its first."""
     backend = registry.step_backend(name)
-    load_recipe("fp32").for_kinds({name, parse_target(target).kind}).pipeline.run(model)
+    kinds, chosen = {name, parse_target(target).kind}, [text.partition("=")[0] for text in sets]
+    load_recipe("fp32", sets=sets).for_kinds(kinds, chosen).pipeline.run(model)
     found: dict[str, str] = {}
     for node in model.graph:
         support = backend.supports(node, parse_target(target))
@@ -136,7 +141,9 @@ def tokens_equal(proof: Proof) -> None:
         UnsupportedError: It gives others.
     """
     assert proof.model is not None
-    artifact = optc.compile(proof.source, "fp32", proof.folder / "fp32", no_gates=True)
+    artifact = optc.compile(
+        proof.source, "fp32", proof.folder / "fp32", set=list(proof.sets), no_gates=True
+    )
     with optc.load(artifact.path, kv_memory="4MiB") as engine:
         sampling = optc.SamplingParams(temperature=0, max_tokens=models.NEW_TOKENS, ignore_eos=True)
         results = engine.generate(models.prompts(), sampling)
@@ -158,7 +165,7 @@ def int8_gated(proof: Proof) -> None:
     # the fake quantization beside it rotates nothing, and rounds to the nearest
     plain = ["rotate-kv.block=0", "rotate-activations.block=0", "quantize-weights.method=round"]
     artifact = optc.compile(
-        proof.source, "int8-fused", proof.folder / "int8", set=plain, no_gates=True
+        proof.source, "int8-fused", proof.folder / "int8", set=[*plain, *proof.sets], no_gates=True
     )
     loss = int8_loss(proof.model, artifact.path)
     proof.found.update(loss)
@@ -190,6 +197,7 @@ def prove(
     folder: Path,
     keep: Callable[[dict[str, Any]], object],
     known: Mapping[str, Any] | None = None,
+    sets: Sequence[str] = (),
 ) -> None:
     """Go through the stages up to ``last`` until one does not hold.
 
@@ -200,8 +208,9 @@ def prove(
         keep: Told what is known after each stage: stages that hold, and why the next does not.
         known: What was told of the type before; where only `int8_gated` is left to do, what holds
             is taken from there. That stage needs the model and no result of another.
+        sets: Of `Proof`.
     """
-    proof = Proof(kind, folder)
+    proof = Proof(kind, folder, sets)
     proof.found = {"stages": [], "reason": ""}
     stages = dict(STAGES)
     if known is not None and _BEFORE_INT8 in known["stages"]:

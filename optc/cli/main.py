@@ -222,7 +222,8 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 def _usage_error(error: click.UsageError) -> InputError:
     """Click's message; for an option that does not exist, the one that may have been meant."""
     where = error.ctx.command_path if error.ctx is not None else "optc"
-    message, hint = error.format_message().rstrip("."), f"'{where} --help' shows the usage"
+    said = " ".join(error.format_message().split())  # click lists choices one below the other
+    message, hint = said.rstrip("."), f"'{where} --help' shows the usage"
     if isinstance(error, click.NoSuchOption):
         message = f"No such option {error.option_name!r}"
         found = nearest(error.option_name, _options(error.ctx))

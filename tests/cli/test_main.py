@@ -92,6 +92,11 @@ def test_wrong_usage_is_exit_code_2(optc: Optc, arguments: list[str], message: s
             ["run", "a", "--xyz"],
             "optc run: No such option '--xyz' ('optc run --help' shows the usage)",
         ),
+        (
+            ["export", "a"],
+            "optc export: Missing option '--format'. Choose from: gguf, compressed-tensors, hf "
+            "('optc export --help' shows the usage)",
+        ),
     ],
 )
 def test_what_was_mistyped_is_suggested(optc: Optc, arguments: list[str], error: str) -> None:

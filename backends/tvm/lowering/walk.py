@@ -228,16 +228,13 @@ def divided(dim: Dim, factor: int) -> Dim:
     Raises:
         Refused: There is none.
     """
-    if isinstance(dim, int):
-        whole, rest = divmod(dim, factor)
-        if rest:
-            raise Refused(f"{dim} rows are not those of {factor} heads")
-        return whole
-    count, _, symbol = dim.rpartition("*")
+    count, _, symbol = (str(dim), "", "") if isinstance(dim, int) else dim.rpartition("*")
     whole, rest = divmod(int(count or 1), factor)
     if rest:
         raise Refused(f"{dim} rows are not those of {factor} heads")
-    return symbol if whole == 1 else f"{whole}*{symbol}"
+    if not symbol:
+        return whole
+    return symbol if whole == 1 else times(whole, symbol)
 
 
 def round_up(value: int, multiple: int) -> int:

@@ -21,11 +21,11 @@ def steps_untold() -> Iterator[None]:
     find them, PyTorch runs each step in turn, which fixes their number to that of the example."""
     kernels = [dict(layer.py_kernels) for layer in _LAYERS]
     steps = {layer: decomposition_table[layer] for layer in _LAYERS}
-    for layer, kept in zip(_LAYERS, kernels, strict=True):
-        _set(layer, dict.fromkeys(kept, _shapes))
-        decomposition_table[layer] = _shapes
-        op_implementations_dict[layer] = _fake
     try:
+        for layer, kept in zip(_LAYERS, kernels, strict=True):
+            _set(layer, dict.fromkeys(kept, _shapes))
+            decomposition_table[layer] = _shapes
+            op_implementations_dict[layer] = _fake
         yield
     finally:
         decomposition_table.update(steps)
@@ -45,19 +45,12 @@ def _fake(mode: Any, layer: Any, *args: Any, **kwargs: Any) -> tuple[torch.Tenso
         return _shapes(*args, **kwargs)
 
 
-def _shapes(  # noqa: PLR0913 - what PyTorch gives
-    x: torch.Tensor,
-    hx: torch.Tensor | Sequence[torch.Tensor],
-    params: Sequence[torch.Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
+def _shapes(
+    x: torch.Tensor, hx: torch.Tensor | Sequence[torch.Tensor], *options: Any
 ) -> tuple[torch.Tensor, ...]:
+    """Shapes of outputs and last states; the last ``options`` are bidirectional and batch_first."""
     states = [hx] if isinstance(hx, torch.Tensor) else list(hx)
-    channels = states[0].shape[-1] * (2 if bidirectional else 1)
+    channels = states[0].shape[-1] * (2 if options[-2] else 1)
     given = x.new_empty([x.shape[0], x.shape[1], channels])
     return given, *(torch.empty_like(one) for one in states)
 
