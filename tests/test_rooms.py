@@ -25,7 +25,7 @@ BUDGET = {
     "backends/onnxruntime": 3_150,
     "backends/tensorrt": 3_800,
     "backends/tvm": 23_400,
-    "backends/tvm_cuda": 5_850,
+    "backends/tvm_cuda": 5_900,
     "optc": 800,
     "optc/artifact": 2_300,
     "optc/artifact/pages": 2_700,

@@ -22,8 +22,8 @@ from optc.passes.kv_cache.kv_cache import KVCache
 from optc.passes.kv_cache.latents import Latent, find_latent, turned_columns
 from optc.runtime.executable.executable import INT4_GROUP
 
-#: How many times smaller latents must be. They take as many times the operations as a head's keys
-#: and values are narrower: `auto` takes them where memory would else be what bounds everything.
+#: Latents must be more than so many times smaller. They take as many times the operations as a
+#: head's keys and values are narrower: `auto` takes them where memory would else bound everything.
 _LEAST = {"auto": 16.0, "latents": 1.0}
 _STORED = ("auto", "latents", "heads")
 #: Kernels read keys and values in vectors of so many channels.
@@ -50,7 +50,7 @@ class LatentKV(Pass):
 
     Attributes:
         store: ``latents``, where they are smaller; ``heads``, keys and values as they are;
-            ``auto``, latents where they are 16 times smaller.
+            ``auto``, latents where they are more than 16 times smaller.
     """
 
     name: ClassVar[str] = "latent-kv"

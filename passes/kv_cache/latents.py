@@ -67,7 +67,7 @@ def find_latent(attention: ir.Node, multiple: int, least: float) -> Latent | str
     Args:
         attention: The node.
         multiple: Pools take keys and values whose columns are multiples of it.
-        least: How many times smaller it is, at least.
+        least: It must be more than so many times smaller.
     """
     values = linear_of(attention.inputs[2])
     rotated, keys = _turned(attention.inputs[1])
@@ -84,8 +84,8 @@ def find_latent(attention: ir.Node, multiple: int, least: float) -> Latent | str
     times = found.times_smaller
     if times <= 1 and shared is None:
         return ""  # what most attentions are: of all channels, which are more than keys and values
-    if times <= 1 or times < least:
-        return f"its latent is {times:.1f} times smaller than keys and values, not {least:g}"
+    if times <= least:
+        return f"its latent is {times:.1f} times smaller than keys and values, not over {least:g}"
     return _objection(attention, found, (turned, rotated), multiple) or found
 
 

@@ -175,6 +175,16 @@ TESTED_ELSEWHERE: dict[str, tuple[str, ...]] = {
         "tests/passes/canonicalize/test_canonicalize.py",
         "tests/passes/canonicalize/spelled/test_find_spelled.py",
     ),
+    "optc/importer/tensors/modules/attending.py": (
+        "tests/importer/tensors/modules/test_operators.py",
+    ),
+    "optc/importer/tensors/modules/averages.py": (
+        "tests/importer/tensors/modules/test_operators.py",
+    ),
+    "optc/importer/tensors/modules/scattered.py": (
+        "tests/importer/tensors/modules/test_operators.py",
+    ),
+    "passes/kv_cache/latents.py": ("tests/passes/kv_cache/test_latent_kv.py",),
     "passes/kv_cache/slot_attention.py": ("tests/passes/kv_cache/test_slots.py",),
     "passes/kv_cache/token_rows.py": (
         "tests/passes/kv_cache/test_slots.py",

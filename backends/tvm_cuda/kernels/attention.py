@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import tvm
 from tvm.tirx.script.builder import ir as tir
 
-from optc.backends.tvm.kernels.attention.rows import PagedAttention
+from optc.backends.tvm.kernels.attention.rows import TWO_PLANES_KEY_DIM, PagedAttention
 from optc.backends.tvm.kernels.dsl.script import Expr, kernel
 from optc.backends.tvm.kernels.kv.pools import KVShape, pool_arguments
 from optc.backends.tvm_cuda.kernels.kv import POOLS
@@ -48,6 +48,12 @@ def paged_attention(config: PagedAttention) -> tvm.tirx.PrimFunc:
             hint="compile encoders for a CPU target",
         )
     shape = KVShape(config.kv_heads, config.key_dim, config.value_dim, config.kv_dtype)
+    if shape.type.scaled and config.key_dim > TWO_PLANES_KEY_DIM:
+        raise UnsupportedError(
+            f"keys of {config.key_dim} channels over {config.kv_dtype} pools have no CUDA kernel",
+            where="PagedAttention",
+            hint=f"at most {TWO_PLANES_KEY_DIM}; use kv-cache.dtype=bfloat16",
+        )
     blocking = _Blocking.of(config)
     with kernel("paged_attention") as builder:
         rows, tiles, starts, blocks = (builder.size() for _ in range(4))

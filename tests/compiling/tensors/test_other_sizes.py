@@ -70,6 +70,17 @@ def test_what_differs_is_refused(imported: ImportedTensors, graph: Any, said: st
         asked(imported, graph)
 
 
+def test_an_output_behind_places_is_compared(imported: ImportedTensors) -> None:
+    """Places of repeated values say nothing, and the floats beside them do."""
+
+    def both(x: Any, factor: float) -> Tensors:
+        return {"places": x.argmax(0), "output": x * factor}
+
+    several = replace(imported, reference=lambda one: both(one["input"], 1.0))
+    with pytest.raises(UnsupportedError, match="'output' other values"):
+        check_sizes(several, lambda one: both(one["input"], 2.0))
+
+
 def test_a_graph_that_fails_is_refused(imported: ImportedTensors) -> None:
     def fails(x: Any) -> Any:
         raise EngineError("a node fails")

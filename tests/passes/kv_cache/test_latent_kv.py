@@ -185,6 +185,24 @@ def test_what_is_left_alone(nodes: str, widths: dict[str, int], reason: str | No
     assert report.skipped == ([] if reason is None else [f"Attention: {reason}"])
 
 
+def test_values_have_the_shapes_that_are_stated() -> None:
+    built = model()
+    LatentKV("latents").run(built)
+    values = [value for node in built.graph for value in node.outputs]
+    built.graph.outputs.extend(values[:-1])
+    found = dict(zip((v.name for v in built.graph.outputs), run(built, inputs()), strict=True))
+    for value in values:
+        assert value.shape is not None
+        stated = [7 if dim == "S" else dim for dim in value.shape]
+        assert list(found[value.name].shape) == stated, value.name
+
+
+def test_an_attention_that_is_left_alone_holds_up_no_other() -> None:
+    built = dense_model(KEPT)
+    mark_pruned(built.graph.initializers["0.k_b.weight"])
+    assert LatentKV("latents").run(built).count == len(KEPT.attentions) - 1
+
+
 def test_pruned_weights_stay() -> None:
     built = model()
     mark_pruned(built.graph.initializers["wk"])
@@ -221,7 +239,7 @@ def test_heads_are_kept_where_that_is_asked_for() -> None:
 
 def test_by_default_latents_are_much_smaller() -> None:
     (reason, *_) = LatentKV().run(dense_model(KEPT)).skipped
-    assert reason == "attention: its latent is 2.9 times smaller than keys and values, not 16"
+    assert reason == "attention: its latent is 2.9 times smaller than keys and values, not over 16"
     many = replace(KEPT, latent=8, heads=16, kv_heads=16)
     assert LatentKV().run(dense_model(many)).count == len(KEPT.attentions)
 

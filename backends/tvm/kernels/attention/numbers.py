@@ -22,20 +22,11 @@ from optc.backends.tvm.kernels.attention.int4 import Int4
 from optc.backends.tvm.kernels.attention.int8 import Int8
 from optc.backends.tvm.kernels.attention.operands import Numbers
 from optc.backends.tvm.kernels.kv.pools import KVShape
-from optc.errors import UnsupportedError
-
-#: Largest key dimension of two planes over int8 and int4: sums of products stay within int32, in
-#: units of the lower digit. One plane has no such bound that a head would reach.
-_TWO_PLANES_KEY_DIM = 512
 
 
 def numbers_of(shape: KVShape, isa: Isa, query_bits: int) -> Numbers:
     """The arithmetic of a KV type on an instruction set; ``query_bits`` is that of
-    `PagedAttention`.
-
-    Raises:
-        UnsupportedError: Sums of two planes would not fit.
-    """
+    `PagedAttention`."""
     if shape.dtype == "float32":
         return Float32()
     if shape.dtype == "float16":
@@ -44,12 +35,6 @@ def numbers_of(shape: KVShape, isa: Isa, query_bits: int) -> Numbers:
         return BFloat16(isa)
 
     planes = 1 if query_bits else 2
-    if planes == 2 and shape.key_dim > _TWO_PLANES_KEY_DIM:
-        raise UnsupportedError(
-            f"key dimension {shape.key_dim} is too large for queries of 15 bits over {shape.dtype}",
-            where="KV pool",
-            hint=f"at most {_TWO_PLANES_KEY_DIM}; use kv-cache.query_bits=8, or dtype=bfloat16",
-        )
     if shape.dtype == "int4":
         return Int4(isa, planes, shape.key_dim, shape.value_dim)
     return Int8(isa, planes)

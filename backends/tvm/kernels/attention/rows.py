@@ -24,6 +24,9 @@ from optc.backends.tvm.kernels.dsl.script import Expr, bind, load, scratch, spla
 from optc.backends.tvm.kernels.kv.pools import for_parts
 from optc.errors import UnsupportedError
 
+#: Largest key dimension of queries of 15 bits over int8 and int4: sums of products stay within int32
+#: in units of their lower digit. Those of 8 bits have no such bound that a head would reach.
+TWO_PLANES_KEY_DIM = 512
 #: Most new rows of a sequence for which its K and V are fetched ahead.
 _FETCHED_ROWS = 16
 
@@ -99,6 +102,13 @@ class PagedAttention:
                 f"queries of {self.query_bits} bits have no kernel for {self.kv_dtype} pools",
                 where="PagedAttention",
                 hint="int8 and int4 pools take 8 and 0 (all), others only 0",
+            )
+        if integral and not self.query_bits and self.key_dim > TWO_PLANES_KEY_DIM:
+            raise UnsupportedError(
+                f"keys of {self.key_dim} channels are too wide for queries of 15 bits over "
+                f"{self.kv_dtype} pools",
+                where="PagedAttention",
+                hint=f"at most {TWO_PLANES_KEY_DIM}; use kv-cache.query_bits=8, or dtype=bfloat16",
             )
 
     @property

@@ -96,6 +96,9 @@ def test_long_rows_have_the_same_bits_in_one_block_of_threads_and_in_several(dty
     assert np.abs(many - expected).max() < largest
 
 
-def test_attention_that_sees_ahead_is_refused() -> None:
+def test_attention_without_a_kernel_is_refused() -> None:
+    wide = PagedAttention(4, 1, 576, 512, 1.0, kv_dtype="int8", query_bits=8)
+    with pytest.raises(UnsupportedError, match="keys of 576 channels over int8 pools have no CUDA"):
+        device_function("paged_attention", wide)
     with pytest.raises(UnsupportedError, match="rows that see what lies behind them"):
         device_function("paged_attention", PagedAttention(2, 2, 16, 16, 0.25, causal=False))
