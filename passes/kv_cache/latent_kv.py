@@ -121,8 +121,8 @@ def _absorb(
         q = _joined(model, attention, (q_shared, q), found.heads)
         k = _joined(model, attention, (found.shared, k), 1)
     if found.rotary is not None:
-        q = _turned(attention, q, found.rotary[0], found.heads)
-        k = _turned(attention, k, found.rotary[1], 1)
+        q = _turned(attention, q, found.rotary, found.heads)
+        k = _turned(attention, k, found.rotary, 1)
     lead = dims(found.value)[:-1]
     new = make_node(
         model,

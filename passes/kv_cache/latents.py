@@ -25,7 +25,7 @@ class Latent:
         shared: Columns of keys that all heads share, before they turn, [B, S, r]; None without.
         queries: Before they turn, [B, S, H * (r + d)]; in each head those for the shared columns
             are first.
-        rotary: The rotary embeddings of queries and of keys; None without.
+        rotary: The rotary embedding of keys, and alike of queries; None without.
     """
 
     heads: int
@@ -34,7 +34,7 @@ class Latent:
     values: Linear
     shared: ir.Value | None
     queries: ir.Value
-    rotary: tuple[ir.Node, ir.Node] | None
+    rotary: ir.Node | None
 
     @property
     def width(self) -> int:
@@ -79,23 +79,17 @@ def find_latent(attention: ir.Node, multiple: int, least: float) -> Latent | str
     turned, queries = _turned(attention.inputs[0])
     if queries is None:
         return ""
-    rotary = None if turned is None or rotated is None else (turned, rotated)
-    found = Latent(heads, values.x, projection, values, shared, queries, rotary)
+    found = Latent(heads, values.x, projection, values, shared, queries, rotated)
     times = found.times_smaller
     if times <= 1 and shared is None:
         return ""  # what most attentions are: of all channels, which are more than keys and values
     if times <= least:
         return f"its latent is {times:.1f} times smaller than keys and values, not over {least:g}"
-    return _objection(attention, found, (turned, rotated), multiple) or found
+    return _objection(attention, found, turned, multiple) or found
 
 
-def _objection(
-    attention: ir.Node,
-    found: Latent,
-    rotary: tuple[ir.Node | None, ir.Node | None],
-    multiple: int,
-) -> str:
-    """Why the latent cannot take the place of keys and values."""
+def _objection(attention: ir.Node, found: Latent, turned: ir.Node | None, multiple: int) -> str:
+    """Why the latent cannot take the place of keys and values; ``turned`` turns the queries."""
     if attention.attributes.get_int("kv_num_heads", 0) != found.heads:
         return "several heads of queries share one of keys"
     if found.keys.bias is not None or found.values.bias is not None:
@@ -104,11 +98,11 @@ def _objection(
         return "weights that were pruned would lie along another axis"
     if any(size % multiple for size in (found.width, found.width + found.shared_width)):
         return f"its latent and shared columns are no multiples of {multiple}"
-    if (rotary[0] is None) != (rotary[1] is None):
+    if (turned is None) != (found.rotary is None):
         return "a rotary embedding is on only one of queries and keys"
-    if found.rotary is not None and not _turns_shared(found, *found.rotary):
-        return "its rotary embedding turns columns of single heads"
-    return ""
+    if turned is None or found.rotary is None or _turns_shared(found, turned, found.rotary):
+        return ""
+    return "its rotary embedding turns columns of single heads"
 
 
 def _turns_shared(found: Latent, of_queries: ir.Node, of_keys: ir.Node) -> bool:

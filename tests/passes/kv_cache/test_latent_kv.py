@@ -240,6 +240,8 @@ def test_heads_are_kept_where_that_is_asked_for() -> None:
 def test_by_default_latents_are_much_smaller() -> None:
     (reason, *_) = LatentKV().run(dense_model(KEPT)).skipped
     assert reason == "attention: its latent is 2.9 times smaller than keys and values, not over 16"
+    wide = LatentKV("latents").run(dense_model(replace(KEPT, latent=80)))
+    assert "1.0 times smaller than keys and values, not over 1" in wide.skipped[0]
     many = replace(KEPT, latent=8, heads=16, kv_heads=16)
     assert LatentKV().run(dense_model(many)).count == len(KEPT.attentions)
 

@@ -24,8 +24,8 @@ from optc.backends.tvm.kernels.dsl.script import Expr, bind, load, scratch, spla
 from optc.backends.tvm.kernels.kv.pools import for_parts
 from optc.errors import UnsupportedError
 
-#: Largest key dimension of queries of 15 bits over int8 and int4: sums of products stay within int32
-#: in units of their lower digit. Those of 8 bits have no such bound that a head would reach.
+#: Largest key dimension of queries of 15 bits over int8 and int4: sums of products stay within
+#: int32 in units of their lower digit. Those of 8 bits have no such bound that a head would reach.
 TWO_PLANES_KEY_DIM = 512
 #: Most new rows of a sequence for which its K and V are fetched ahead.
 _FETCHED_ROWS = 16
